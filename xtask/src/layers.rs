@@ -13,7 +13,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("apps", &["cli"]),
     ("tests and tooling", &["suite", "compare", "fuzz", "figures", "bench", "check", "simulate", "workload"]),
     ("services", &["server", "client", "participant", "middle-tier", "wire", "postgres"]),
-    ("languages", &["sql"]),
+    ("languages", &["sql", "scram"]),
     ("engine", &["seriatim", "engine"]),
     ("protocols for tests", &["test-protocols"]),
     ("placement", &["transport", "replica", "partition"]),
@@ -36,7 +36,7 @@ const ONLY: &[(&str, &[&str], &str)] = &[
         &["wire", "batch", "base"],
         "it stands before another database and has nothing of this one but the order",
     ),
-    ("wire", &[], "the protocol is the same whoever speaks it"),
+    ("wire", &["base"], "the protocol is the same whoever speaks it"),
     ("postgres", &["base"], "it is another database, which needs nothing of this one"),
     ("figures", &[], "figures know commands of the program and what they print, and no engine"),
 ];

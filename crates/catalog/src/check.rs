@@ -166,7 +166,7 @@ fn constraint_name(table: &str, column: Option<&str>, number: usize) -> String {
 const VALUE_MAX: usize = 64;
 
 /// The conditions of a table, ready to be evaluated on its rows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Checks {
     all: Vec<(Cow<'static, str>, Bound, ColumnSet)>,
     columns: ColumnSet,

@@ -24,8 +24,8 @@ use std::fmt;
 use crate::schema::describe_check;
 use crate::types::Form;
 use crate::{
-    CheckDef, ColumnDef, ColumnId, ColumnType, Identity, IdentityKind, IndexDef, IntegerType, KeyPart, Organization,
-    PartName, Partitioning, ReferenceDef, SchemaError, TableDef, Value,
+    CheckDef, ColumnDef, ColumnId, ColumnType, Conversion, Identity, IdentityKind, IndexDef, IntegerType, KeyPart,
+    Organization, PartName, Partitioning, ReferenceDef, SchemaError, TableDef, Value,
 };
 
 /// One change of a table. Columns and indexes are named as they are called before it.
@@ -299,6 +299,8 @@ pub enum Source {
     Of(ColumnId),
     /// This value, for every row.
     Value(Value),
+    /// The next number of the column's sequence.
+    Number,
 }
 
 /// A table before and after some changes.
@@ -363,31 +365,6 @@ impl Evolution {
             .filter_map(|(reference, is_new)| is_new.then_some(reference))
     }
 
-    /// Whether nothing but references changes.
-    pub fn changes_references_only(&self) -> bool {
-        let (before, after) = (&self.before, &self.after);
-        self.keeps_rows() && TableDef { references: before.references.clone(), ..after.clone() } == *before
-    }
-
-    /// The same without new references, and these as an evolution that follows. `None` if they need nothing of the
-    /// rest.
-    pub fn apart_from_new_references(&self) -> Option<(Evolution, Evolution)> {
-        let new: Vec<ReferenceDef> = self.new_references().cloned().collect();
-        if new.is_empty() || self.changes_references_only() {
-            return None;
-        }
-        let mut first = self.clone();
-        first.after.references.retain(|reference| !new.contains(reference));
-        first.new_references.retain(|is_new| !is_new);
-        first.says.retain(|said| new.iter().all(|reference| *said != says_added(reference)));
-        let mut then = Evolution::of(&first.after);
-        for reference in new {
-            let said = then.add_reference(reference);
-            then.says.push(said);
-        }
-        Some((first, then))
-    }
-
     /// Lets references to another table follow its changes of names.
     pub fn follow(&mut self, parent: &Evolution) {
         let (was, is) = (&parent.before, &parent.after);
@@ -446,6 +423,32 @@ impl Evolution {
             && self.sources.iter().zip(&after.columns).enumerate().all(is_kept)
             && (&before.key, before.organization, before.cluster) == (&after.key, after.organization, after.cluster)
             && (before.partitioning, before.extension) == (after.partitioning, after.extension)
+    }
+
+    /// Where the value of each column afterwards comes from.
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// How rows of before are read afterwards, if each can be converted when that is convenient. Columns are added,
+    /// dropped, put into another order, or may be NULL from now on. Nothing else changes that rows must be read for.
+    pub fn conversion(&self) -> Option<Conversion> {
+        let (before, after) = (&self.before, &self.after);
+        let places = (crate::Layout::of(before).places, crate::Layout::of(after).places);
+        let has_same_indexes = self.indexes.len() == before.indexes.len()
+            && self.indexes.iter().enumerate().all(|(at, was)| *was == Some(at));
+        let is_kept = |part: &KeyPart| match &self.sources[part.column.index()] {
+            Source::Of(was) => {
+                // Entries are made by the places that columns had.
+                let (was, is) = (was.index(), part.column.index());
+                before.columns[was].ty == after.columns[is].ty && places.0[was] == places.1[is]
+            }
+            Source::Value(_) | Source::Number => false,
+        };
+        let keeps_keys = || after.indexes.iter().flat_map(|index| &index.parts).all(is_kept);
+        let proves_nothing = || !self.adds_checks && self.new_references().next().is_none();
+        let is_lazy = has_same_indexes && keeps_keys() && proves_nothing() && self.keeps_identity();
+        if is_lazy { Conversion::new(before, after, &self.sources) } else { None }
     }
 
     /// Whether handles of the table stay valid: each column and index is where it was, and what it was.
@@ -690,26 +693,26 @@ impl Evolution {
     /// Adds a column at a position, behind others in the extension if it is to be there.
     fn add_column(&mut self, at: usize, column: ColumnDef, in_extension: bool) -> Result<String, SchemaError> {
         let name = &column.name;
-        if column.identity.is_some() {
-            return Err(self.invalid(format!(
-                "column `{name}` is added as an identity, and rows that exist have no number: add it without, \
-                 number the rows, and use `Change::set_identity`"
-            )));
-        }
         let value = column.default_value().map_err(|problem| {
             self.invalid(format!("column `{name}` has a default that is no value of it: {problem}"))
         })?;
-        let Some(value) = value else {
-            return Err(self.invalid(format!(
-                "column `{name}` is added, and rows that exist have no value for it: give it a default, or let it be \
-                 NULL"
-            )));
+        let (source, given) = match (column.identity, value) {
+            (Some(_), _) => (Source::Number, "numbers".to_owned()),
+            (None, Some(value)) => {
+                let given = value.to_text().unwrap_or_else(|| "NULL".to_owned());
+                (Source::Value(value), given)
+            }
+            (None, None) => {
+                return Err(self.invalid(format!(
+                    "column `{name}` is added, and rows that exist have no value for it: give it a default, or let it \
+                     be NULL"
+                )));
+            }
         };
-        let given = value.to_text().unwrap_or_else(|| "NULL".to_owned());
         let said = format!("column `{name}` {} is added, with {given} in rows that exist", column.ty);
         self.forget(&column.name);
         self.after.columns.insert(at, column);
-        self.sources.insert(at, Source::Value(value));
+        self.sources.insert(at, source);
         self.shift(|column| if usize::from(column) >= at { column + 1 } else { column });
         self.after.extension += usize::from(in_extension);
         Ok(said)
@@ -880,7 +883,7 @@ impl Evolution {
     fn hide_rest(&mut self, wanted: &TableDef) -> Result<(), SchemaError> {
         let known = wanted.columns.len();
         for column in &self.after.columns[known..] {
-            if !matches!(column.default_value(), Ok(Some(_))) {
+            if column.identity.is_none() && !matches!(column.default_value(), Ok(Some(_))) {
                 return Err(self.invalid(format!(
                     "column `{}` is not in the declaration, and has no value in rows that are written without one: \
                      declare it, give it a default, or let it be NULL",
@@ -991,25 +994,63 @@ impl Evolution {
         Ok(())
     }
 
-    /// The values of a row afterwards, from those before.
+    /// The column whose values in rows that exist are numbers of its sequence, if there is one.
+    pub fn numbered(&self) -> Option<ColumnId> {
+        self.sources.iter().position(|source| *source == Source::Number).map(|at| ColumnId(at as u16))
+    }
+
+    /// The values of a row afterwards, from those before: with NULL in [`Evolution::numbered`].
     ///
     /// # Errors
     /// A value is none of its new type.
-    pub fn convert(&self, row: &[Value]) -> Result<Vec<Value>, String> {
+    pub fn convert(&self, row: &[Value]) -> Result<Vec<Value>, NotConverted> {
         let columns = self.sources.iter().zip(&self.after.columns);
         columns
             .map(|(source, column)| match source {
                 Source::Value(value) => match (value, column.nullable) {
-                    (Value::Option(None), false) => Err(format!("column `{}` is NULL, and may not be", column.name)),
+                    (Value::Option(None), false) => {
+                        let problem = format!("column `{}` is NULL, and may not be", column.name);
+                        Err(not_converted(value, column, problem))
+                    }
                     (Value::Option(Some(value)), false) => Ok((**value).clone()),
                     (Value::Option(_), true) | (_, false) => Ok(value.clone()),
                     (value, true) => Ok(value.clone().some()),
                 },
-                Source::Of(was) => cast(&row[was.index()], self.before.columns[was.index()].ty, column),
+                Source::Number => Ok(Value::NONE),
+                Source::Of(was) => {
+                    let value = &row[was.index()];
+                    let cast = cast(value, self.before.columns[was.index()].ty, column);
+                    cast.map_err(|problem| not_converted(value, column, problem))
+                }
             })
             .collect()
     }
 }
+
+/// A value that its column cannot have after a change. As text it says why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotConverted {
+    /// The column.
+    pub column: String,
+    /// Its type after the change.
+    pub ty: ColumnType,
+    /// Whether the value is NULL, which the column may not be.
+    pub is_null: bool,
+    problem: String,
+}
+
+fn not_converted(value: &Value, column: &ColumnDef, problem: String) -> NotConverted {
+    let is_null = matches!(value, Value::Option(None));
+    NotConverted { column: column.name.to_string(), ty: column.ty, is_null, problem }
+}
+
+impl fmt::Display for NotConverted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)
+    }
+}
+
+impl std::error::Error for NotConverted {}
 
 fn says_added(reference: &ReferenceDef) -> String {
     format!("reference `{}` of {reference} is added", reference.name)
@@ -1037,7 +1078,7 @@ fn cast(value: &Value, ty: ColumnType, column: &ColumnDef) -> Result<Value, Stri
 /// Which types become which others.
 impl ColumnType {
     /// Whether every value of this type is one of the other, and is stored in the same way.
-    fn is_part_of(self, other: ColumnType) -> bool {
+    pub(crate) fn is_part_of(self, other: ColumnType) -> bool {
         match (self, other) {
             (ColumnType::Enum { variants }, ColumnType::Enum { variants: all }) => {
                 variants.all().iter().all(|variant| all.all().contains(variant))

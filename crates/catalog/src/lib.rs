@@ -40,11 +40,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod access;
 mod addend;
 mod check;
 mod codec;
 mod column;
 mod column_set;
+mod conversion;
 mod error;
 pub mod evolution;
 pub mod expression;
@@ -68,11 +70,13 @@ pub mod watch;
 pub mod wire;
 mod writer;
 
+pub use access::{Access, Grantee, Object, Privileges, Rights, RoleDef, Secret};
 pub use addend::Addend;
 pub use check::{BrokenCheck, CheckDef, Checks};
 pub use codec::{KeyCodec, KeyPlace, PartitionValue, RowWord};
 pub use column::{Column, StoredRef, StoredSet};
 pub use column_set::{ColumnSet, ColumnUse};
+pub use conversion::{Conversion, copy_row};
 pub use error::{OutOfMemory, SchemaError};
 pub use kept::KeptRow;
 pub use key::{Key, KeyBuf, KeyClass, KeyFormat};

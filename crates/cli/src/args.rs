@@ -27,6 +27,7 @@ const EXAMPLES: &str = "\
 Examples:
   seriatim serve DIR                                   a server for psql and other clients of PostgreSQL
   seriatim shell DIR -c 'SELECT 1'                     SQL without a server
+  seriatim password DIR                                sets the password of the role postgres
   seriatim bench tpcc --warehouses 1 --seconds 10      TPC-C's full mix; its consistency is checked
   seriatim bench ycsb --core A --threads 2             YCSB workload A
   seriatim bench partitions --scheme speculation --multi 0.1
@@ -132,6 +133,7 @@ fn all() -> Command {
         .subcommand(crate::dump::schema_command())
         .subcommand(crate::serve::command())
         .subcommand(crate::shell::command())
+        .subcommand(crate::password::command())
         .subcommand(crate::simulated::command())
         .subcommand(middle_tier::command())
         .subcommand(crate::model::command())

@@ -9,6 +9,7 @@ mod args;
 mod below;
 mod bench;
 mod callers;
+mod configuration;
 mod contention;
 mod directories;
 mod dump;
@@ -18,6 +19,7 @@ mod machine;
 mod middle_tier;
 mod model;
 mod partitions;
+mod password;
 mod procedures;
 mod protocols;
 mod reorder;
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Some(("schema", schema)) => dump::schema(schema),
         Some(("serve", serve)) => serve::run(serve),
         Some(("shell", shell)) => shell::run(shell),
+        Some(("password", password)) => password::run(password),
         Some(("simulate", simulate)) => simulated::run(simulate),
         Some(("model", model)) => model::run(model),
         Some(("middle-tier", middle_tier)) => middle_tier::run(middle_tier),

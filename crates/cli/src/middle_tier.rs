@@ -128,7 +128,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let clients_max = matches.get_one::<NonZeroUsize>("clients").expect("it has a default").get();
     let threads = usize::from(*matches.get_one::<u16>("threads").expect("it has a default"));
     let counts = Arc::new(Counts::default());
-    let (log, writer) = start_log(&counts)?;
+    let lost = Arc::clone(&counts);
+    let (log, writer) = start_log(move || lost.lost_line())?;
     let interval = *matches.get_one::<u64>("stats").expect("it has a default");
     let settings = Settings {
         templates,
@@ -157,9 +158,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 /// How long the program waits at its end for the reader of the log.
 const LOG_END_MAX: Duration = Duration::from_secs(1);
 
-/// Starts the thread that writes the log, panics included. The receiver is notified of its end.
-fn start_log(counts: &Arc<Counts>) -> Result<(Log, std::sync::mpsc::Receiver<()>), Failure> {
-    let (log, lines) = Log::new(Arc::clone(counts));
+/// Starts the thread that writes the log, panics included. `lost` is called for each line that is dropped. The receiver
+/// is notified of its end.
+pub(crate) fn start_log(
+    lost: impl Fn() + Send + Sync + 'static,
+) -> Result<(Log, std::sync::mpsc::Receiver<()>), Failure> {
+    let (log, lines) = Log::new(lost);
     let (ended, writer) = std::sync::mpsc::channel();
     let write = move || {
         lines.into_iter().for_each(|line| talk!("{line}"));

@@ -97,10 +97,44 @@ fn a_server_listens_and_ends_with_a_signal() {
 #[test]
 fn a_server_refuses_addresses_that_others_reach() {
     let directory = Directory::new("serve-refused");
-    for (address, why) in [("0.0.0.0:0", "there are no passwords yet"), ("127.0.0.1:x", "cannot listen")] {
+    for (address, why) in [("0.0.0.0:0", "give a certificate and its key"), ("127.0.0.1:x", "cannot listen")] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
         let output = command.args(["serve", directory.path(), "--listen", address]).output().expect("it starts");
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(text(&output.stderr).contains(why), "{output:?}");
     }
+}
+
+#[test]
+fn a_server_has_a_configuration_and_roles_have_passwords() {
+    let directory = Directory::new("serve-configured");
+    let run = |arguments: &[&str], environment: &[(&str, &str)], input: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+        command.args(arguments).envs(environment.iter().copied());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        // It may refuse its arguments first.
+        let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
+        child.wait_with_output().expect("it ends")
+    };
+    let refused = |output: Output, why: &str| {
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains(why), "{output:?}");
+    };
+    let file = std::env::temp_dir().join(format!("seriatim-serve-{}.toml", std::process::id()));
+    let path = file.to_str().expect("text");
+    std::fs::write(&file, "max_conections = 7\n").expect("there is space");
+    let serve = ["serve", directory.path(), "--listen", "127.0.0.1:0"];
+    refused(run(&[&serve[..], &["--config", path]].concat(), &[], ""), "the most similar one is max_connections");
+    refused(run(&serve, &[("SERIATIM_MAX_CONNECTIONS", "none")], ""), "max_connections is \"none\"");
+    refused(run(&[&serve[..], &["--statement-timeout", "5 parsecs"]].concat(), &[], ""), "\"5 parsecs\"");
+    refused(run(&[&serve[..], &["--http", "0.0.0.0:0"]].concat(), &[], ""), "give http_token_file");
+    refused(run(&[&serve[..], &["--tls-cert", path]].concat(), &[], ""), "both tls_cert and tls_key");
+    std::fs::remove_file(&file).expect("it exists");
+
+    let set = run(&["password", directory.path()], &[], "it's secret\n");
+    assert_eq!((set.status.code(), &*text(&set.stdout)), (Some(0), "role postgres has a new password\n"), "{set:?}");
+    let unknown = run(&["password", directory.path(), "eve"], &[], "x\n");
+    assert!(text(&unknown.stderr).contains("role \"eve\" does not exist"), "{unknown:?}");
+    refused(run(&["password", directory.path()], &[], "\n"), "a password is not empty");
 }

@@ -30,6 +30,9 @@ use crate::table_ids::TableIds;
 pub(crate) const WAIT_MAX: Duration =
     Duration::from_millis(if cfg!(any(test, feature = "test-support")) { 3_000 } else { 10_000 });
 
+/// A change that has waited for so long, and still waits for a moment without transactions, waits for one that is open.
+const QUIET_WAIT: Duration = Duration::from_millis(50);
+
 /// How long a thread that waits sleeps between two looks.
 pub(crate) const LOOK: Duration = Duration::from_millis(1);
 
@@ -61,6 +64,12 @@ impl ChangeLock {
         Ok(())
     }
 
+    /// Takes the right for work that changes no declaration, if nobody has it.
+    pub(crate) fn try_use(&self) -> Option<Using<'_>> {
+        let taken = self.owner.compare_exchange(NOBODY, MIGRATION, Ordering::Acquire, Ordering::Relaxed);
+        taken.ok().map(|_| Using(self))
+    }
+
     fn give_back(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
         self.owner.store(NOBODY, Ordering::Release);
@@ -81,6 +90,15 @@ impl Changing<'_> {
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
         self.0.give_back();
+    }
+}
+
+/// The right to change tables, of work that changes no declaration.
+pub(crate) struct Using<'i>(&'i ChangeLock);
+
+impl Drop for Using<'_> {
+    fn drop(&mut self) {
+        self.0.owner.store(NOBODY, Ordering::Release);
     }
 }
 
@@ -132,7 +150,8 @@ impl std::fmt::Debug for Claim {
 }
 
 impl Claim {
-    /// Takes the right. Waits for others up to [`WAIT_MAX`], and while `waits` returns no error.
+    /// Takes the right. Waits for others up to [`WAIT_MAX`], and while `waits` returns no error. It does not wait for a
+    /// migration that waits until no transaction is open: this one is.
     ///
     /// # Errors
     /// [`SchemaError::Busy`], or that of `waits`.
@@ -140,7 +159,8 @@ impl Claim {
         inner: &Arc<Inner>,
         mut waits: impl FnMut() -> Result<(), SchemaError>,
     ) -> Result<Arc<Claim>, SchemaError> {
-        inner.changes.take(TRANSACTION, |waited| if waited >= WAIT_MAX { Err(SchemaError::Busy) } else { waits() })?;
+        let is_in_vain = |waited| waited >= WAIT_MAX || waited >= QUIET_WAIT && inner.attention.wants_quiet();
+        inner.changes.take(TRANSACTION, |waited| if is_in_vain(waited) { Err(SchemaError::Busy) } else { waits() })?;
         inner.dispose_unused();
         let ids = inner.tables_mut().ids.clone();
         let held = Held { closed: Vec::new(), made: Vec::new(), sequences: Vec::new(), ids };

@@ -430,6 +430,9 @@ impl TxCore {
             if set.is_clustered() {
                 return self.read_clustered(set, key);
             }
+            if set.has_earlier() {
+                return self.read_converted(set, key, columns);
+            }
         }
         read(self, &set.primary, key, columns)
     }

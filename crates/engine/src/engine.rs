@@ -2,11 +2,13 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
 use std::time::Duration;
 
 use seriatim_base::clock::{CoarseClock, Instant};
-use seriatim_base::thread::Periodic;
+use seriatim_base::thread::{self, Periodic};
 use seriatim_base::{Epoch, Process, TableId};
 use seriatim_catalog::{ColumnSet, ColumnUse, Key, KeyClass, TableDef, Value};
 use seriatim_history::{Columns, History, Recording};
@@ -16,6 +18,7 @@ use seriatim_txn::{
     Capabilities, Core, Environment, Eventual, Freshness, Knob, Options, Partitions, ProtocolInfo, Reason, RowPtr,
 };
 
+use crate::access::AccessState;
 use crate::changing::ChangeLock;
 use crate::contention::{Contention, Tracker};
 use crate::deferred::Publisher;
@@ -77,6 +80,7 @@ pub(crate) struct Inner {
     /// What a transaction looks for before it begins.
     pub(crate) attention: Attention,
     pub(crate) sequences: Sequences,
+    pub(crate) access: AccessState,
     /// Held while helpers walk over tables: only one set of workers is reserved for them.
     checking: Mutex<()>,
     /// Present if the protocol has a validator, which orders decisions.
@@ -343,6 +347,7 @@ impl Engine {
             is_turn_taken: AtomicBool::default(),
             attention: Attention::default(),
             sequences: Sequences::default(),
+            access: AccessState::default(),
             checking: Mutex::default(),
             queue,
             gate,
@@ -364,6 +369,7 @@ impl Engine {
         }
         inner.link();
         inner.restore_sequences(&database.open, &catalogue.catalogue.sequences);
+        inner.access.publish(catalogue.catalogue.access.clone());
         inner.environment.memory.set_limit(inner.memory_limit);
         // Checkpoints start only now: one beside the rebuild would slow it down, and no caller waits for it.
         database.open.start_checkpoints().map_err(OpenError::Thread)?;
@@ -558,13 +564,28 @@ impl Engine {
     /// row's table in `sets`.
     fn at_rest(&self, sets: &[&TableSet], see: &mut dyn FnMut(usize, RowPtr)) -> Result<usize, TransactError> {
         sets.iter().try_for_each(|set| self.check_listed(set))?;
-        // Before transactions are kept out: another list may take long.
-        let helping = self.inner.helping();
-        let list = || {
-            let each = |(at, set): (usize, &&TableSet)| self.list(set, &helping, &mut |row| see(at, row));
-            sets.iter().enumerate().map(each).sum()
-        };
-        self.inner.quietly(WAIT_MAX, list).unwrap_or(Err(TransactError::Excluded { by: "open transactions" }))
+        let began = Instant::now();
+        loop {
+            // Before transactions are kept out: another list may take long.
+            let helping = self.inner.helping();
+            let listed = self.inner.quietly(WAIT_MAX, || {
+                // They may have changed since. A table is closed while its change has committed and is not there yet.
+                sets.iter().try_for_each(|set| self.check_listed(set))?;
+                if sets.iter().any(|set| set.is_closed()) {
+                    return Ok(None);
+                }
+                let each = |(at, set): (usize, &&TableSet)| self.list(set, &helping, &mut |row| see(at, row));
+                sets.iter().enumerate().map(each).sum::<Result<usize, _>>().map(Some)
+            });
+            match listed.ok_or(TransactError::Excluded { by: "open transactions" })?? {
+                Some(rows) => return Ok(rows),
+                None if began.elapsed() >= WAIT_MAX => {
+                    return Err(TransactError::Excluded { by: "changes of its tables" });
+                }
+                None => drop(helping),
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Calls `see` with each committed row of a table of any organization while transactions run. Returns their number.
@@ -785,6 +806,7 @@ impl Engine {
             persistence.step();
             durability::look_for_checkpoint(&self.inner, persistence);
         }
+        self.inner.convert_rows(Duration::ZERO);
         self.inner.pool.collect_garbage();
         environment.memory.give_back();
     }
@@ -810,11 +832,12 @@ impl Engine {
             set.each_table(|table| names[table.id.index()].clone_from(&table.name));
             // Entries of indexes are inserted and deleted, and have no columns of their own. Rows of a run are
             // one record.
-            if has_groups && !set.primary.has_runs {
-                let columns = set.definition.updatable();
-                groups[set.primary.id.index()] =
-                    columns.iter().map(|column| Columns(ColumnSet::of(column).bits())).collect();
-            }
+            set.each_layout(|id, definition| {
+                if has_groups && !definition.is_clustered() {
+                    let columns = definition.updatable();
+                    groups[id.index()] = columns.iter().map(|column| Columns(ColumnSet::of(column).bits())).collect();
+                }
+            });
         }
         Some(History { tables: names, groups, transactions, ..History::default() })
     }
@@ -831,7 +854,8 @@ impl Engine {
             unsafe { table.index.check() }.map_err(|fault| format!("{}: {fault}", table.name))
         };
         let sets = || tables.sets.iter().chain(&tables.catalogue);
-        let all = || sets().flat_map(|set| set.physical()).try_for_each(check);
+        let earlier = || sets().flat_map(|set| &set.earlier.layouts).map(|layout| &*layout.set.primary);
+        let all = || sets().flat_map(|set| set.physical()).chain(earlier()).try_for_each(check);
         let busy = || Err("a transaction is open: end it before the structure is checked".to_owned());
         self.inner.quietly(WAIT_MAX, all).unwrap_or_else(busy)
     }
@@ -954,6 +978,15 @@ impl Inner {
         self.checking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// As [`Inner::helping`], if no helper walks.
+    pub(crate) fn try_helping(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.checking.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// The tables; none in a fork.
     pub(crate) fn sets(&self) -> Vec<Arc<TableSet>> {
         self.tables().map_or_else(Vec::new, |tables| tables.sets.clone())
@@ -970,12 +1003,15 @@ impl Inner {
         let count = |table: &seriatim_txn::Table| census.of(table.id);
         let natural = |number: i64| u64::try_from(number).unwrap_or(0);
         let primary = count(&set.primary);
+        let earlier = set.earlier.layouts.iter().map(|layout| count(&layout.set.primary));
+        let earlier = earlier.fold((0, 0), |(rows, bytes), earlier| (rows + earlier.rows, bytes + earlier.bytes));
         let index_bytes = set.indexes.iter().map(|index| count(&index.table).bytes).sum();
         TableStatistics {
             name: set.definition.name.to_string(),
-            rows: natural(primary.rows),
-            bytes: natural(primary.bytes),
+            rows: natural(primary.rows + earlier.0),
+            bytes: natural(primary.bytes + earlier.1),
             index_bytes: natural(index_bytes),
+            earlier_rows: natural(earlier.0),
         }
     }
 
@@ -1008,13 +1044,8 @@ impl Inner {
     /// The name of the table that has this id, or an index with it, and the name of that key as a constraint.
     pub(crate) fn constraint(&self, id: TableId) -> Option<(String, String)> {
         self.tables()?.sets.iter().find_map(|set| {
-            let at = set.physical().position(|table| table.id == id)?;
-            let definition = &*set.definition;
-            let name = match at.checked_sub(1) {
-                Some(index) => definition.indexes.get(index)?.name.to_string(),
-                None => TableDef::key_constraint(&definition.name),
-            };
-            Some((definition.name.to_string(), name))
+            let of_copy = || set.followers.iter().find_map(|follower| follower.copy()?.constraint(id));
+            set.constraint(id).or_else(of_copy)
         })
     }
 
@@ -1039,8 +1070,8 @@ impl std::fmt::Debug for Engine {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
+    use seriatim_base::WorkerId;
     use seriatim_base::process::in_fork;
-    use seriatim_base::{WorkerId, thread};
     use seriatim_catalog::{ColumnDef, ColumnType};
     use seriatim_txn::Mode;
 
@@ -1072,6 +1103,30 @@ mod tests {
             drop(all.take());
         });
         drop(tables);
+    }
+
+    #[test]
+    fn a_list_that_waits_finds_the_table_as_it_is_by_then() {
+        let engine = Settings { step_helpers: true, ..Settings::default() }.open().expect("in memory");
+        let table = TableDef::builder("note").column(ColumnDef::new("id", ColumnType::U64)).key(["id"]);
+        let set = engine.create(table.finish().expect("a valid table")).expect("a new name");
+        let list = || engine.each_row_at_rest(&set, &mut |_| {});
+        thread::scope(|scope| {
+            // As in a commit that changes the table, before the change is there.
+            set.close();
+            let waits = scope.spawn(list);
+            thread::sleep(Duration::from_millis(20));
+            assert!(!waits.is_finished());
+            set.reopen();
+            assert_eq!(waits.join().expect("no panic").expect("it is open"), 0);
+            // As in a migration that drops it.
+            let helping = engine.inner().helping();
+            let waits = scope.spawn(list);
+            thread::sleep(Duration::from_millis(20));
+            set.end();
+            drop(helping);
+            assert!(matches!(waits.join().expect("no panic"), Err(TransactError::TableGone)));
+        });
     }
 
     #[test]

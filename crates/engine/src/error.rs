@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim_base::process::FORKED;
-use seriatim_catalog::TableDef;
+use seriatim_catalog::evolution::NotConverted;
 use seriatim_catalog::expression::EvaluationError;
+use seriatim_catalog::{BrokenCheck, ColumnType, TableDef};
 use seriatim_procedure::checked::Overflow;
 use seriatim_txn::{Cause, OptionError, Reason};
 
@@ -184,11 +185,14 @@ pub enum SchemaError {
     },
     /// All workers are busy.
     WorkersBusy,
-    /// The rows of the table, or a concurrent change, do not allow the change. Nothing was changed.
+    /// The rows of the table, other tables, or the state of the transaction do not allow the change. Nothing was
+    /// changed.
     Refused {
         /// The table.
         table: String,
-        /// Why not.
+        /// What does not allow it.
+        reason: Box<Refusal>,
+        /// The reason in words.
         problem: String,
     },
     /// A registered procedure uses the table in a way that the change ends. Nothing was changed.
@@ -202,14 +206,106 @@ pub enum SchemaError {
     },
     /// A transaction stayed open for longer than 10 s. Nothing was changed.
     Busy,
-    /// A change in an explicit transaction met a conflict, or an operation of it failed otherwise. Then the transaction
-    /// must be rolled back, and can begin again if the error [is retryable](TransactError::is_retryable).
+    /// An operation of the change failed. In an explicit transaction it met a conflict, for example. Then the
+    /// transaction must be rolled back, and can begin again if the error [is retryable](TransactError::is_retryable).
     Transact(Box<TransactError>),
     /// The tables were changed, but the registered procedures could not be analysed again.
     Analysis(String),
     /// The declaration could not be written to the database's directory. If the disk became full meanwhile, the table
     /// exists, and becomes durable when there is space.
     Storage(Box<StorageError>),
+}
+
+/// What does not allow a change of a table: see [`SchemaError::Refused`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Two rows have one key of a unique index.
+    Duplicate {
+        /// The index, or the table's name and `_pkey`.
+        constraint: String,
+    },
+    /// A row does not meet a condition.
+    Check {
+        /// The condition.
+        constraint: String,
+    },
+    /// A row would refer to a row that does not exist.
+    ForeignKey {
+        /// The foreign key.
+        constraint: String,
+        /// The table to which it refers.
+        referenced: String,
+    },
+    /// A row has NULL in a column that may not be NULL afterwards.
+    Null {
+        /// The column.
+        column: String,
+    },
+    /// A row has a value that is none of its column afterwards.
+    Value {
+        /// The column.
+        column: String,
+        /// Its type afterwards.
+        ty: ColumnType,
+    },
+    /// Rows of another table refer to the table, or can.
+    Referenced {
+        /// The foreign key.
+        constraint: String,
+        /// The table that has it.
+        by: String,
+    },
+    /// The transaction has put off checks of rows of the table.
+    Deferred,
+    /// The transaction may come before others that have used the table since it began.
+    Late,
+    /// Another call has changed the table meanwhile.
+    Changed,
+    /// A row has no room in what the change builds: no memory, or none in the log.
+    NoRoom,
+}
+
+/// What does not allow a change of a table, and in words.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Problem {
+    reason: Refusal,
+    says: String,
+}
+
+impl Problem {
+    pub(crate) fn new(reason: Refusal, says: impl Into<String>) -> Problem {
+        Problem { reason, says: says.into() }
+    }
+
+    /// Of a row that was not written.
+    pub(crate) fn of_row(error: &TransactError) -> Option<Problem> {
+        let reason = match error {
+            TransactError::Duplicate { constraint, .. } => Refusal::Duplicate { constraint: constraint.to_string() },
+            TransactError::Check { constraint, .. } => Refusal::Check { constraint: constraint.to_string() },
+            _ => return None,
+        };
+        Some(Problem::new(reason, error.to_string()))
+    }
+
+    /// The error of a change of this table.
+    pub(crate) fn of(self, table: &str) -> SchemaError {
+        SchemaError::Refused { table: table.to_owned(), reason: Box::new(self.reason), problem: self.says }
+    }
+}
+
+impl From<NotConverted> for Problem {
+    fn from(error: NotConverted) -> Problem {
+        let (says, NotConverted { column, ty, is_null, .. }) = (error.to_string(), error);
+        Problem::new(if is_null { Refusal::Null { column } } else { Refusal::Value { column, ty } }, says)
+    }
+}
+
+impl From<BrokenCheck> for Problem {
+    fn from(BrokenCheck { constraint, row, error }: BrokenCheck) -> Problem {
+        let says = format!("a row violates condition `{constraint}`: {}", ViolatingRow { values: row, error });
+        Problem::new(Refusal::Check { constraint }, says)
+    }
 }
 
 impl SchemaError {
@@ -251,7 +347,7 @@ impl fmt::Display for SchemaError {
             SchemaError::OutOfMemory { held: Some(held) } => {
                 write!(f, "the memory limit leaves no room for the table, and {held}")
             }
-            SchemaError::Refused { table, problem } => {
+            SchemaError::Refused { table, problem, .. } => {
                 write!(f, "table {table:?} was not changed: {problem}")
             }
             SchemaError::InUse { table, procedure, problem } => {
@@ -260,9 +356,10 @@ impl fmt::Display for SchemaError {
             SchemaError::Analysis(problem) => {
                 write!(f, "the tables were changed, and the procedures could not be analysed again: {problem}")
             }
-            SchemaError::Busy => {
-                f.write_str("nothing was changed: a transaction stayed open for longer than 10 s; end it, or try again")
-            }
+            SchemaError::Busy => f.write_str(
+                "nothing was changed: a transaction stayed open for longer than 10 s, or another change waits for \
+                     this one to end; end it, or try again",
+            ),
             SchemaError::Transact(error) => write!(f, "nothing was changed: {error}"),
             SchemaError::WorkersBusy => f.write_str("every worker has an open transaction; allow more workers"),
             SchemaError::Storage(error) => error.fmt(f),

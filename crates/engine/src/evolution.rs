@@ -23,8 +23,9 @@ use seriatim_txn::{Mode, Table};
 
 use crate::changing::{Changing, WAIT_MAX};
 use crate::durability::{self, CatalogueRows, Failed, Persistence, Rows, WalkedRow, Walker};
+use crate::earlier::Earlier;
 use crate::engine::Inner;
-use crate::error::{Abort, InvalidSchema, SchemaError, StorageError, TransactError};
+use crate::error::{Abort, InvalidSchema, Problem, Refusal, SchemaError, StorageError, TransactError};
 use crate::follower::{Build, Follower};
 use crate::link::{Links, links};
 use crate::sequences::SequenceSteps;
@@ -51,6 +52,8 @@ pub enum TableChange {
     AlterSequence(String, Vec<SequenceChange>),
     /// The sequence of this name is dropped.
     DropSequence(String),
+    /// The table of this name, which is created before, is of the role with this id.
+    Own(String, u32),
 }
 
 /// A refusal by a write whose transaction may have aborted is looked at again, so many times.
@@ -141,8 +144,19 @@ struct Migration<'e> {
     /// How many of the steps were asked for. The others are of tables that are linked with theirs by references.
     asked: usize,
     sequences: SequenceSteps,
+    /// The tables with which references are built.
+    building: Vec<Building>,
     /// Tables whose rows nobody needs any more.
     left: Vec<Left>,
+}
+
+/// A table with links of references that are being built.
+struct Building {
+    /// The table whose writes they follow: the one that others use, or its copy.
+    set: Arc<TableSet>,
+    /// In which rows are looked up: the same, or the same rows with the indexes of after the change.
+    end: Arc<TableSet>,
+    links: Links,
 }
 
 /// Rows or entries to delete.
@@ -159,7 +173,7 @@ pub(crate) fn delete(engine: &Engine, left: Vec<Left>) {
 impl<'e> Migration<'e> {
     fn new(engine: &'e Engine, left: Vec<Left>) -> Migration<'e> {
         let sequences = SequenceSteps::default();
-        Migration { engine, steps: Vec::new(), sequences, asked: 0, is_used: false, left }
+        Migration { engine, steps: Vec::new(), sequences, asked: 0, is_used: false, building: Vec::new(), left }
     }
 
     fn run(mut self, changes: Vec<TableChange>) -> Result<Vec<Arc<TableSet>>, SchemaError> {
@@ -179,7 +193,6 @@ impl<'e> Migration<'e> {
         let changes = follow_names(&inner.sets(), changes);
         check_names(&inner.sets(), &changes)?;
         check_links(&inner.sets(), &changes)?;
-        check_prepared(&changes)?;
         let mut verifications = 0;
         loop {
             let ids = inner.tables_mut().ids.clone();
@@ -215,6 +228,7 @@ impl<'e> Migration<'e> {
                     return self.sequences.alter(inner, &name, &changes, false);
                 }
                 TableChange::DropSequence(name) => return self.sequences.drop(inner, &name, &inner.sets()),
+                TableChange::Own(name, role) => return self.own(&name, role),
                 TableChange::Create(definition) => {
                     self.sequences.create_owned(inner, &definition, position)?;
                     let set = inner.make_table(definition, &mut ids, position)?;
@@ -243,6 +257,16 @@ impl<'e> Migration<'e> {
         Ok(())
     }
 
+    /// Notes the role that creates a table.
+    fn own(&self, name: &str, role: u32) -> Result<(), SchemaError> {
+        let created = self.steps.iter().find_map(|step| match step {
+            Step::Create(set) if set.definition.name == *name => Some(set),
+            _ => None,
+        });
+        created.ok_or_else(|| SchemaError::Unknown(name.to_owned()))?.note_creator(role);
+        Ok(())
+    }
+
     /// Adds the tables to which a changed table refers, or which refer to it: their links are made anew.
     fn add_linked(&mut self) {
         let definitions = self.steps.iter().flat_map(|step| match step {
@@ -261,25 +285,43 @@ impl<'e> Migration<'e> {
         }
     }
 
-    /// The tables that exist, with the links that they have while new references are built; none if there are none.
-    fn building(&self) -> Vec<(Arc<TableSet>, Links)> {
-        let new_of = |set: &Arc<TableSet>| {
-            let new = self.steps.iter().find_map(|step| match step {
-                Step::Reshape { set: own, new_references, .. } if Arc::ptr_eq(own, set) => Some(&new_references[..]),
-                _ => None,
-            });
-            new.unwrap_or_default()
+    /// The tables with links of new references; none if there are none. What is built from rows is complete.
+    fn building(&self) -> Vec<Building> {
+        let inner = self.engine.inner();
+        let (mut tables, mut new): (Vec<(Arc<TableSet>, Arc<TableDef>)>, _) = (Vec::new(), Vec::new());
+        let mut writes = Vec::new();
+        let mut add = |set: &Arc<TableSet>, end: Arc<TableSet>, references: &[ReferenceDef]| {
+            writes.push(Arc::clone(set));
+            new.push(references.to_vec());
+            tables.push((Arc::clone(&end), end.shape().definition));
         };
-        let sets = self.engine.inner.sets();
-        let with_new = |set: &Arc<TableSet>| {
-            let mut definition = TableDef::clone(&set.definition);
-            definition.references.extend_from_slice(new_of(set));
-            (Arc::clone(set), Arc::new(definition))
+        for set in inner.sets() {
+            match self.steps.iter().find(|step| step.set().is_some_and(|own| Arc::ptr_eq(own, &set))) {
+                Some(Step::Reshape { after, follower, new_references, .. }) => {
+                    let copy = follower.iter().find_map(|follower| follower.copy());
+                    let end = || Arc::new(TableSet::of(inner, Shape { links: Arc::default(), ..after.clone() }, 0));
+                    match copy {
+                        Some(copy) => add(copy, Arc::clone(copy), new_references),
+                        None => add(&set, end(), new_references),
+                    }
+                }
+                Some(_) => {}
+                None => add(&set, Arc::clone(&set), &[]),
+            }
+        }
+        for step in &self.steps {
+            if let Step::Create(set) = step {
+                add(set, Arc::clone(set), &[]);
+            }
+        }
+        let is_new = |end: &Arc<TableSet>, reference: &ReferenceDef| {
+            let at = tables.iter().position(|(other, _)| Arc::ptr_eq(other, end));
+            at.is_some_and(|at| new[at].contains(reference))
         };
-        let tables: Vec<(Arc<TableSet>, Arc<TableDef>)> = sets.iter().map(with_new).collect();
-        let links = links(&tables, |set, reference| new_of(set).contains(reference));
-        let found = sets.into_iter().zip(links);
-        found.filter(|(_, links)| links.own.iter().chain(&links.to_it).any(|link| link.is_building())).collect()
+        let links = links(&tables, is_new).into_iter().map(Links::building);
+        let all = writes.iter().cloned().zip(&tables).zip(links);
+        let all = all.map(|((set, (end, _)), links)| Building { set, end: Arc::clone(end), links });
+        all.filter(|building| !building.links.is_empty()).collect()
     }
 
     /// The step that changes the declaration of a table.
@@ -290,16 +332,23 @@ impl<'e> Migration<'e> {
         if evolution.changes_key() {
             // A copy that follows writes would keep one of two rows that get one key.
             let problem = "another primary key is set in an explicit transaction, which keeps others out".to_owned();
-            return Err(SchemaError::Refused { table: after.name.to_string(), problem });
+            return Err(SchemaError::Invalid(InvalidSchema::Invalid { table: after.name.to_string(), problem }));
         }
         let is_new_identity = !evolution.keeps_handles() || set.had_other_indexes(after);
         self.sequences.follow_column(inner, &evolution, set.position, false)?;
-        let is_proved = |reference: &&ReferenceDef| before.definition.references.contains(reference);
-        // A copy is made of rows whose references are proved.
-        let added = evolution.new_references().filter(|_| evolution.keeps_rows());
-        let new_references = added.filter(|reference| !is_proved(reference)).cloned().collect();
-        let (after, builds) = reshape(inner, &set, evolution, ids)?;
-        let follower = builds.into_iter().map(Follower::new).collect();
+        let known = &before.definition.references;
+        let adds_references = evolution.new_references().any(|reference| !known.contains(reference));
+        let at_once = if adds_references { None } else { reshape_at_once(inner, &set, &evolution, ids)? };
+        let keeps_rows = evolution.keeps_rows() || at_once.is_some();
+        let is_proved = |reference: &ReferenceDef| keeps_rows && known.contains(reference);
+        let new_references = evolution.new_references().filter(|reference| !is_proved(reference)).cloned().collect();
+        let (after, builds) = match at_once {
+            Some(after) => (after, Vec::new()),
+            None => reshape(inner, &set, evolution, ids)?,
+        };
+        let follower: Vec<_> = builds.into_iter().map(Follower::new).collect();
+        let copies = follower.iter().filter_map(|follower| follower.copy());
+        copies.for_each(|copy| self.sequences.bind_identity(inner, copy));
         Ok(Step::Reshape { set, before, after, follower, new_references, is_new_identity })
     }
 
@@ -309,38 +358,33 @@ impl<'e> Migration<'e> {
         self.follow()
     }
 
-    fn follow(&self) -> Result<(), SchemaError> {
+    fn follow(&mut self) -> Result<(), SchemaError> {
         let followed = || {
             self.steps.iter().filter_map(|step| match step {
                 Step::Reshape { set, before, follower, .. } if !follower.is_empty() => Some((set, before, follower)),
                 _ => None,
             })
         };
-        let building = self.building();
-        if followed().next().is_none() && building.is_empty() {
+        let has_new = |step: &Step| matches!(step, Step::Reshape { new_references, .. } if !new_references.is_empty());
+        let has_new = self.steps.iter().any(has_new);
+        if followed().next().is_none() && !has_new {
             return Ok(());
         }
         if self.engine.inner.persistence.is_some() {
             // Recovery must know the copies, to skip their rows.
-            let copies = || {
-                followed().flat_map(|(_, _, follower)| follower).filter_map(|follower| match &follower.build {
-                    Build::Copy { set, .. } => Some(set),
-                    Build::Index(_) | Build::Checks(..) => None,
-                })
-            };
+            let copies = || followed().flat_map(|(_, _, follower)| follower).filter_map(|follower| follower.copy());
             if copies().next().is_some() {
                 self.change_catalogue(&|rows| copies().try_for_each(|copy| rows.add(copy, true)))?;
             }
         }
-        self.quietly(|| {
-            for (set, before, follower) in followed() {
-                set.set_shape(Shape { followers: Arc::new(follower.clone()), ..before.clone() });
-            }
-            for (set, links) in &building {
-                set.set_shape(Shape { links: Arc::new(links.clone()), ..set.shape() });
-            }
-            Ok(())
-        })?;
+        if followed().next().is_some() {
+            self.quietly(|| {
+                for (set, before, follower) in followed() {
+                    set.set_shape(Shape { followers: Arc::new(follower.clone()), ..before.clone() });
+                }
+                Ok(())
+            })?;
+        }
         for (set, _, follower) in followed() {
             let source = set.apart(self.engine.inner());
             let bring = |tx: &TxCore, found: &WalkedRow<'_>| {
@@ -349,23 +393,41 @@ impl<'e> Migration<'e> {
                     live.try_for_each(|follower| follower.bring(tx, &source, key))
                 })
             };
-            let brought = self.each_record(self.runner(), &source.primary, &bring);
-            brought.map_err(|failed| refused(&source, failed))?;
+            // A row that moves from an earlier layout to a later one meanwhile is found there.
+            let brought = source.row_tables().try_for_each(|table| self.each_record(self.runner(), table, &bring));
+            brought.map_err(not_walked)?;
         }
-        for (set, links) in building.iter().filter(|(_, links)| links.own.iter().any(|link| link.is_building())) {
-            let source = set.apart(self.engine.inner());
-            let prove = |tx: &TxCore, found: &WalkedRow<'_>| {
-                source.each_row(found.key, found.row, |key, _| {
-                    let mut live = links.own.iter().filter(|link| link.is_building() && link.refusal().is_none());
-                    live.try_for_each(|link| tx.prove_reference(link, &source, key))
-                })
-            };
-            let proved = self.each_record(self.runner(), &source.primary, &prove);
-            proved.map_err(|failed| refused(&source, failed))?;
+        if has_new {
+            self.refusal()?;
+            self.building = self.building();
+            self.prove()?;
         }
         // Snapshots of the durable epoch find all rows in copies, if the log stops at the switch or the disk is full.
         let flushed = self.engine.inner.persistence.as_ref().map(|persistence| persistence.flush(None));
         flushed.transpose().map(drop).map_err(SchemaError::storage)
+    }
+
+    /// Proves new references, which all writes follow meanwhile.
+    fn prove(&self) -> Result<(), SchemaError> {
+        self.quietly(|| {
+            for Building { set, links, .. } in &self.building {
+                let shape = set.shape();
+                set.set_links(Arc::new(shape.links.with(links)));
+            }
+            Ok(())
+        })?;
+        for Building { end, links, .. } in self.building.iter().filter(|building| !building.links.own.is_empty()) {
+            let source = end.apart(self.engine.inner());
+            let prove = |tx: &TxCore, found: &WalkedRow<'_>| {
+                source.each_row(found.key, found.row, |key, _| {
+                    let mut live = links.own.iter().filter(|link| link.refusal().is_none());
+                    live.try_for_each(|link| tx.prove_reference(link, &source, key))
+                })
+            };
+            let proved = source.row_tables().try_for_each(|table| self.each_record(self.runner(), table, &prove));
+            proved.map_err(not_walked)?;
+        }
+        Ok(())
     }
 
     /// Why the rows of a table do not allow its change, if so.
@@ -374,13 +436,12 @@ impl<'e> Migration<'e> {
             if let Step::Reshape { before, follower, .. } = step
                 && let Some(problem) = follower.iter().find_map(|follower| follower.refusal())
             {
-                let table = before.definition.name.to_string();
-                return Err(SchemaError::Refused { table, problem: problem.to_owned() });
+                return Err(problem.clone().of(&before.definition.name));
             }
-            let Some(set) = step.set() else { continue };
-            if let Some(problem) = set.links.own.iter().find_map(|link| link.refusal()) {
-                let table = set.definition.name.to_string();
-                return Err(SchemaError::Refused { table, problem: problem.to_owned() });
+        }
+        for Building { end, links, .. } in &self.building {
+            if let Some(problem) = links.own.iter().find_map(|link| link.refusal()) {
+                return Err(problem.clone().of(&end.definition.name));
             }
         }
         Ok(())
@@ -414,6 +475,7 @@ impl<'e> Migration<'e> {
                 Ok(self.apply())
             })?;
             self.left.extend(left);
+            self.start_converting();
             return Ok(sets);
         };
         self.quietly_unless_new(|| {
@@ -435,6 +497,7 @@ impl<'e> Migration<'e> {
         sequences.apply(inner, epoch);
         let (sets, left) = self.apply();
         self.left.extend(left);
+        self.start_converting();
         // Nothing of it can be given up any more.
         self.steps.clear();
         durable.map(|()| sets).map_err(SchemaError::storage)
@@ -445,11 +508,19 @@ impl<'e> Migration<'e> {
         publish(self.engine.inner(), &self.steps, self.asked, None)
     }
 
+    fn start_converting(&self) {
+        let has_earlier = |step: &Step| matches!(step, Step::Reshape { after, .. } if !after.earlier.is_empty());
+        if self.steps.iter().any(has_earlier) {
+            self.engine.open.start_converting();
+        }
+    }
+
     /// Undoes what was begun: the tables are as before. If nobody knows the tables that were made, their ids are free
     /// again.
     fn give_up(&mut self, ids: TableIds) {
         let inner = self.engine.inner();
         std::mem::take(&mut self.sequences).undo(inner);
+        self.building.clear();
         let mut created = Vec::new();
         for step in self.steps.drain(..) {
             match step {
@@ -461,7 +532,7 @@ impl<'e> Migration<'e> {
                     for follower in follower {
                         self.left.extend(match &follower.build {
                             Build::Copy { set, .. } => Some(Left::Table(set.apart(inner))),
-                            Build::Index(index) => Some(Left::Index(Arc::clone(index))),
+                            Build::Index(index, _) => Some(Left::Index(Arc::clone(index))),
                             Build::Checks(..) => None,
                         });
                     }
@@ -539,16 +610,21 @@ impl<'e> Migration<'e> {
 
     /// Deletes rows or entries, to free their memory. Those that cannot be deleted stay until the database is closed.
     fn delete(&self, left: &Left) {
-        let mut runner = self.runner();
-        runner.tx.ignore_queue();
-        runner.tx.ignore_history();
+        let runner = || {
+            let mut runner = self.runner();
+            runner.tx.ignore_queue();
+            runner.tx.ignore_history();
+            runner
+        };
         // An error leaves the rest where it is.
         let _ = match left {
-            Left::Table(set) => self.each_record(runner, &set.primary, &|tx, found| {
-                set.each_row(found.key, found.row, |key, _| tx.delete_at(set, key).map(drop))
+            Left::Table(set) => set.row_tables().try_for_each(|table| {
+                self.each_record(runner(), table, &|tx, found| {
+                    set.each_row(found.key, found.row, |key, _| tx.delete_at(set, key).map(drop))
+                })
             }),
             Left::Index(index) => {
-                self.each_record(runner, &index.table, &|tx, found| tx.unlink_entry(&index.table, found.key))
+                self.each_record(runner(), &index.table, &|tx, found| tx.unlink_entry(&index.table, found.key))
             }
         };
     }
@@ -575,17 +651,19 @@ pub(crate) fn publish(
         };
         match step {
             Step::Create(set) => {
+                inner.access.created(set);
                 tables.sets.push(Arc::clone(set));
                 open(set, set.shape());
             }
             Step::Drop(set) => {
                 set.end();
+                inner.access.dropped(set);
                 left.push(Left::Table(set.apart(inner)));
                 tables.sets.retain(|other| !Arc::ptr_eq(other, set));
                 tables.replaced.push(Arc::clone(set));
             }
             Step::Reshape { set, before, after, is_new_identity, .. } => {
-                if !Arc::ptr_eq(&before.primary, &after.primary) {
+                if !Arc::ptr_eq(&before.primary, &after.primary) && !after.has_earlier(before) {
                     left.push(Left::Table(set.apart(inner)));
                 } else {
                     let is_kept = |index: &&Arc<Secondary>| after.indexes.iter().any(|new| Arc::ptr_eq(new, index));
@@ -623,6 +701,28 @@ pub(crate) fn publish(
     (sets, left)
 }
 
+/// The parts of a table after a change of columns for which no row must be read: the rows stay in their layout. `None`
+/// for other changes.
+fn reshape_at_once(
+    inner: &Inner,
+    set: &TableSet,
+    evolution: &Evolution,
+    ids: &mut TableIds,
+) -> Result<Option<Shape>, SchemaError> {
+    let before = set.shape();
+    if evolution.keeps_rows() || *before.definition != *evolution.before() || evolution.conversion().is_none() {
+        return Ok(None);
+    }
+    let definition = evolution.after();
+    let rows = TableDef { indexes: Vec::new(), ..definition.clone() };
+    let rows = inner.make_table(rows, ids, set.position)?.shape();
+    let (definition, checks) = (Arc::new(definition.clone()), Arc::new(Checks::of(definition)));
+    let Shape { indexes, followers, links, .. } = before.clone();
+    let after = Shape { definition, indexes, followers, links, checks, ..rows };
+    let earlier = Earlier::after(inner, &before, &after, evolution, set.position);
+    Ok(earlier.map(|earlier| Shape { earlier: Arc::new(earlier), ..after }))
+}
+
 /// The parts of a table after a change, and what is to be built from its rows for them.
 pub(crate) fn reshape(
     inner: &Inner,
@@ -632,8 +732,8 @@ pub(crate) fn reshape(
 ) -> Result<(Shape, Vec<Build>), SchemaError> {
     let before = set.shape();
     if *before.definition != *evolution.before() {
-        let table = evolution.before().name.to_string();
-        return Err(SchemaError::Refused { table, problem: "it was changed by another call meanwhile".to_owned() });
+        let problem = Problem::new(Refusal::Changed, "it was changed by another call meanwhile");
+        return Err(problem.of(&evolution.before().name));
     }
     if !evolution.keeps_rows() {
         let copy = inner.make_table(evolution.after().clone(), ids, set.position)?;
@@ -645,7 +745,8 @@ pub(crate) fn reshape(
             Some(was) => Arc::clone(&before.indexes[*was]),
             None => {
                 let index = Arc::new(inner.make_index(evolution.after(), at, before.primary.class, ids)?);
-                builds.push(Build::Index(Arc::clone(&index)));
+                let name = evolution.after().indexes[at].name.to_string();
+                builds.push(Build::Index(Arc::clone(&index), name));
                 index
             }
         });
@@ -662,15 +763,12 @@ pub(crate) fn reshape(
 type Act<'a> = dyn Fn(&TxCore, &WalkedRow<'_>) -> Result<(), Abort> + 'a;
 
 /// Why the rows of a table could not be walked over.
-fn refused(set: &TableSet, failed: Failed) -> SchemaError {
+fn not_walked(failed: Failed) -> SchemaError {
     match failed {
         Failed::Stuck => SchemaError::Busy,
         Failed::Transact(TransactError::WorkersBusy) => SchemaError::WorkersBusy,
         Failed::Transact(TransactError::OutOfMemory { held, .. }) => SchemaError::OutOfMemory { held },
-        Failed::Transact(error) => {
-            let (table, problem) = (set.definition.name.to_string(), error.to_string());
-            SchemaError::Refused { table, problem }
-        }
+        Failed::Transact(error) => SchemaError::Transact(Box::new(error)),
     }
 }
 
@@ -678,11 +776,20 @@ impl Step {
     /// Writes the change into the catalogue.
     pub(crate) fn record(&self, rows: &CatalogueRows<'_>) -> Result<(), Abort> {
         match self {
-            Step::Create(set) => rows.add(set, false),
-            Step::Drop(set) => rows.set_void(&set.shape(), set.position, true),
+            Step::Create(set) => {
+                rows.inner().record_rights(rows, set, true)?;
+                rows.add(set, false)
+            }
+            Step::Drop(set) => {
+                rows.inner().record_rights(rows, set, false)?;
+                rows.set_void(&set.shape(), set.position, true)
+            }
             Step::Reshape { set, before, after, follower, .. } => {
                 if Arc::ptr_eq(&before.primary, &after.primary) {
                     return rows.replace((before, after), set.position);
+                }
+                if after.has_earlier(before) {
+                    return rows.succeed((before, after), set.position);
                 }
                 rows.set_void(before, set.position, true)?;
                 match follower.is_empty() {
@@ -744,7 +851,6 @@ pub(crate) fn linked_with<'d>(
 /// Checks that all references are to keys of tables afterwards.
 pub(crate) fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Result<(), SchemaError> {
     let mut tables: Vec<TableDef> = sets.iter().map(|set| TableDef::clone(&set.definition)).collect();
-    let refused = |table: &str, problem: String| Err(SchemaError::Refused { table: table.to_owned(), problem });
     for change in changes {
         let at = |name: &str| tables.iter().position(|table| table.name == name);
         match change {
@@ -766,38 +872,24 @@ pub(crate) fn check_links(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Re
         if let Some(table) = tables.iter().find(refers) {
             let reference = table.references.iter().find(|reference| reference.table == *name);
             let reference = reference.map_or("", |reference| &reference.name);
-            let problem = format!("reference `{reference}` of table `{}` refers to it: drop that first", table.name);
-            return refused(name, problem);
+            let says = format!("reference `{reference}` of table `{}` refers to it: drop that first", table.name);
+            let (constraint, by) = (reference.to_owned(), table.name.to_string());
+            return Err(Problem::new(Refusal::Referenced { constraint, by }, says).of(name));
+        }
+    }
+    // Rows refer to keys of before.
+    for change in changes {
+        let TableChange::Evolve(evolution) = change else { continue };
+        let name = &evolution.before().name;
+        let refers = |reference: &&ReferenceDef| reference.table == *name && reference.referenced.is_empty();
+        let by = sets.iter().find_map(|set| Some((set, set.definition.references.iter().find(refers)?)));
+        if let Some((set, reference)) = by.filter(|_| evolution.changes_key()) {
+            let (constraint, by) = (reference.name.to_string(), set.definition.name.to_string());
+            let says = format!("reference `{constraint}` of table `{by}` is to its primary key: drop that first");
+            return Err(Problem::new(Refusal::Referenced { constraint, by }, says).of(name));
         }
     }
     check_references(&tables).map_err(SchemaError::Invalid)
-}
-
-/// Checks that new references can be proved by what their tables have before.
-fn check_prepared(changes: &[TableChange]) -> Result<(), SchemaError> {
-    let is_prepared = |change: &TableChange, of: &str, to: &str| match change {
-        TableChange::Create(table) => table.name != to,
-        TableChange::Evolve(evolution) => {
-            let name = &evolution.after().name;
-            name != of && name != to || evolution.changes_references_only()
-        }
-        _ => true,
-    };
-    for change in changes {
-        let TableChange::Evolve(evolution) = change else { continue };
-        let of = &evolution.after().name;
-        for reference in evolution.new_references() {
-            if !changes.iter().all(|change| is_prepared(change, of, &reference.table)) {
-                let (name, to) = (&reference.name, &reference.table);
-                let problem = format!(
-                    "reference `{name}` is added together with other changes of it, or of `{to}`: add it in a \
-                     migration that follows"
-                );
-                return Err(SchemaError::Refused { table: of.to_string(), problem });
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Checks that each table has its own name afterwards, and is changed once.
@@ -815,7 +907,10 @@ pub(crate) fn check_names(sets: &[Arc<TableSet>], changes: &[TableChange]) -> Re
             }
             TableChange::Truncate(name) => (Some(name.clone()), Some(name.clone())),
             TableChange::Drop(name) => (Some(name.clone()), None),
-            TableChange::CreateSequence(_) | TableChange::AlterSequence(..) | TableChange::DropSequence(_) => continue,
+            TableChange::CreateSequence(_)
+            | TableChange::AlterSequence(..)
+            | TableChange::DropSequence(_)
+            | TableChange::Own(..) => continue,
         };
         names.extend(to);
         if let Some(of) = of

@@ -7,10 +7,10 @@
 use std::sync::{Arc, OnceLock};
 
 use seriatim_catalog::evolution::Evolution;
-use seriatim_catalog::{BrokenCheck, Checks, ColumnSet, Key, KeyBuf, RowRef, TableDef, Value};
+use seriatim_catalog::{BrokenCheck, Checks, ColumnDef, ColumnSet, Key, KeyBuf, RowRef, TableDef, Value};
 use seriatim_txn::{Cause, OnExists, Phase, Reason, RowPtr};
 
-use crate::error::{Abort, AbortKind, ViolatingRow};
+use crate::error::{Abort, AbortKind, Problem, Refusal, TransactError};
 use crate::operations::read;
 use crate::runtime::DynRow;
 use crate::table::{Secondary, TableSet};
@@ -19,14 +19,8 @@ use crate::tx::TxCore;
 /// What is built from the rows of a table.
 pub(crate) struct Follower {
     pub(crate) build: Build,
-    /// Why the rows do not allow it, if so.
-    refused: OnceLock<Refusal>,
-}
-
-/// Why the rows do not allow what is built.
-struct Refusal {
-    problem: String,
-    by: By,
+    /// Why the rows do not allow it, if so, and who has found that.
+    refused: OnceLock<(Problem, By)>,
 }
 
 /// Who writes into what is built.
@@ -42,8 +36,8 @@ enum By {
 pub(crate) enum Build {
     /// The rows, converted.
     Copy { set: Arc<TableSet>, evolution: Box<Evolution> },
-    /// An index.
-    Index(Arc<Secondary>),
+    /// An index of this name.
+    Index(Arc<Secondary>, String),
     /// Nothing: all rows must meet the conditions of this declaration.
     Checks(Arc<Checks>, Arc<TableDef>),
 }
@@ -65,18 +59,26 @@ impl Follower {
         Arc::new(Follower { build, refused: OnceLock::new() })
     }
 
+    /// The copy, if it is one.
+    pub(crate) fn copy(&self) -> Option<&Arc<TableSet>> {
+        match &self.build {
+            Build::Copy { set, .. } => Some(set),
+            Build::Index(..) | Build::Checks(..) => None,
+        }
+    }
+
     /// Why the rows do not allow it, if so.
-    pub(crate) fn refusal(&self) -> Option<&str> {
-        self.refused.get().map(|refusal| refusal.problem.as_str())
+    pub(crate) fn refusal(&self) -> Option<&Problem> {
+        self.refused.get().map(|(problem, _)| problem)
     }
 
     /// Whether it is not by a transaction that may have aborted.
     pub(crate) fn is_refusal_certain(&self) -> bool {
-        self.refused.get().is_some_and(|refusal| refusal.by == By::Walk)
+        self.refused.get().is_some_and(|(_, by)| *by == By::Walk)
     }
 
-    fn refuse(&self, problem: String, by: By) {
-        let _ = self.refused.set(Refusal { problem, by });
+    fn refuse(&self, problem: Problem, by: By) {
+        let _ = self.refused.set((problem, by));
     }
 
     /// The effect of a write, computed while both rows are readable.
@@ -89,9 +91,9 @@ impl Follower {
                     (Some(before), None) => values(before).map(Effect::Delete),
                     (None, None) => return None,
                 };
-                converted.map_err(|problem| self.refuse(problem, by)).ok()
+                converted.map_err(|error| self.refuse(error.into(), by)).ok()
             }
-            Build::Index(index) => {
+            Build::Index(index, _) => {
                 // SAFETY: a row of the index's table, readable during the call.
                 let row = |row: RowPtr| unsafe { RowRef::from_raw(row.as_ptr()) };
                 let key = |of: RowPtr| index.table.codec.encode_row(row(of), |key| key.to_buf());
@@ -109,41 +111,77 @@ impl Follower {
     /// Has an effect. The row's own key is `primary`.
     fn apply(&self, tx: &TxCore, primary: Key<'_>, effect: Effect, by: By) -> Result<(), Abort> {
         match (&self.build, effect) {
-            (Build::Copy { set, .. }, Effect::Put(values)) => {
-                self.unless_refused(tx.write_values(set, &values, OnExists::Replace).map(drop), by)
+            (Build::Copy { set, evolution }, Effect::Put(mut values)) => {
+                let key = tx.key_in(set, &values)?;
+                match self.number(tx, (set, evolution), Some(key.as_key()), &mut values, by)? {
+                    true => self.unless_refused(tx.write_values(set, &values, OnExists::Replace).map(drop), by),
+                    false => Ok(()),
+                }
             }
             (Build::Copy { set, .. }, Effect::Delete(values)) => {
                 let key = tx.key_in(set, &values)?;
                 tx.delete_at(set, key.as_key()).map(drop)
             }
-            (Build::Index(index), Effect::Entry { remove, add }) => {
+            (Build::Index(index, name), Effect::Entry { remove, add }) => {
                 // The entry may not be there yet, or be that of a row with the same values.
                 if let Some(key) = remove
                     && is_entry_of(tx, index, key.as_key(), primary)? == Some(true)
                 {
                     tx.unlink_entry(&index.table, key.as_key())?;
                 }
-                add.map_or(Ok(()), |key| self.enter(tx, index, (key.as_key(), primary), by))
+                add.map_or(Ok(()), |key| self.enter(tx, (index, name), (key.as_key(), primary), by))
             }
             (Build::Checks(..), Effect::Broken(broken)) => {
                 // What was read may never have existed.
                 tx.validate().map_err(|cause| tx.stop(cause))?;
-                self.refuse(violation(broken), by);
+                self.refuse(broken.into(), by);
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
+    /// Gives a row of a copy its number, if it is to have one: that which it has there, or the next. Returns whether
+    /// there is one.
+    fn number(
+        &self,
+        tx: &TxCore,
+        (copy, evolution): (&TableSet, &Evolution),
+        key: Option<Key<'_>>,
+        values: &mut [Value],
+        by: By,
+    ) -> Result<bool, Abort> {
+        let Some(column) = evolution.numbered() else { return Ok(true) };
+        let at = column.index();
+        let there = key.map(|key| tx.read_row(copy, key, ColumnSet::of(column))).transpose()?.flatten();
+        let given = there.map(|row| DynRow::new(copy, row).value(at));
+        let next = || copy.identity.get()?.next_private().map(|number| Value::Integer(number.into(), None));
+        let Some(number) = given.or_else(next) else {
+            let ColumnDef { name, ty, .. } = &copy.definition.columns[at];
+            let says = format!("column `{name}`: its sequence has fewer numbers than the table has rows");
+            self.refuse(Problem::new(Refusal::Value { column: name.to_string(), ty: *ty }, says), by);
+            return Ok(false);
+        };
+        values[at] = number;
+        Ok(true)
+    }
+
     /// Enters a row into the index, unless the walk or a write has done it.
-    fn enter(&self, tx: &TxCore, index: &Secondary, (key, primary): (Key<'_>, Key<'_>), by: By) -> Result<(), Abort> {
+    fn enter(
+        &self,
+        tx: &TxCore,
+        (index, name): (&Secondary, &str),
+        (key, primary): (Key<'_>, Key<'_>),
+        by: By,
+    ) -> Result<(), Abort> {
         match is_entry_of(tx, index, key, primary)? {
             None => tx.link_entry(&index.table, key, primary),
             Some(true) => Ok(()),
             Some(false) => {
                 // Rows that were read one after the other may never have existed together.
                 tx.validate().map_err(|cause| tx.stop(cause))?;
-                self.refuse(format!("two rows have {}", index.table.codec.describe(key)), by);
+                let says = format!("two rows have {}", index.table.codec.describe(key));
+                self.refuse(Problem::new(Refusal::Duplicate { constraint: name.to_owned() }, says), by);
                 Ok(())
             }
         }
@@ -153,7 +191,8 @@ impl Follower {
     fn unless_refused(&self, written: Result<(), Abort>, by: By) -> Result<(), Abort> {
         match written {
             Err(abort) if matches!(abort.kind(), AbortKind::Duplicate | AbortKind::Check) => {
-                self.refuse(crate::TransactError::from(abort).to_string(), by);
+                let problem = Problem::of_row(&TransactError::from(abort.clone())).ok_or(abort)?;
+                self.refuse(problem, by);
                 Ok(())
             }
             written => written,
@@ -162,13 +201,30 @@ impl Follower {
 
     /// Brings a row that may not be there yet; `set` is its table.
     pub(crate) fn bring(&self, tx: &TxCore, set: &TableSet, key: Key<'_>) -> Result<(), Abort> {
-        let Some(row) = tx.read_row(set, key, ColumnSet::ALL)? else { return Ok(()) };
+        let row = tx.read_row(set, key, ColumnSet::ALL)?;
+        row.map_or(Ok(()), |row| self.bring_row(tx, set, (key, row), false))
+    }
+
+    /// As [`Follower::bring`], of a row that was read; `once` if nobody else brings it.
+    pub(crate) fn bring_row(
+        &self,
+        tx: &TxCore,
+        set: &TableSet,
+        (key, row): (Key<'_>, RowPtr),
+        once: bool,
+    ) -> Result<(), Abort> {
         let Some(effect) = self.effect(set, None, Some(row), By::Walk) else { return Ok(()) };
         match (&self.build, effect) {
-            (Build::Copy { set: copy, .. }, Effect::Put(values)) => {
-                let key = tx.key_in(copy, &values)?;
+            (Build::Copy { set: copy, evolution }, Effect::Put(mut values)) => {
+                let key = (!once).then(|| tx.key_in(copy, &values)).transpose()?;
+                let key = key.as_ref().map(|key| key.as_key());
                 // A write has brought it already, or the walk shows it twice.
-                if tx.read_row(copy, key.as_key(), ColumnSet::EMPTY)?.is_some() {
+                if let Some(key) = key
+                    && tx.read_row(copy, key, ColumnSet::EMPTY)?.is_some()
+                {
+                    return Ok(());
+                }
+                if !self.number(tx, (copy, evolution), key, &mut values, By::Walk)? {
                     return Ok(());
                 }
                 self.unless_refused(tx.insert_values(copy, &values), By::Walk)
@@ -176,11 +232,6 @@ impl Follower {
             (_, effect) => self.apply(tx, key, effect, By::Walk),
         }
     }
-}
-
-/// Why rows contradict a new condition.
-pub(crate) fn violation(BrokenCheck { constraint, row, error }: BrokenCheck) -> String {
-    format!("a row violates condition `{constraint}`: {}", ViolatingRow { values: row, error })
 }
 
 /// Whether the entry with this key is that of the row with this key, if there is one.
@@ -220,7 +271,7 @@ impl TxCore {
             return abort;
         }
         // It would be given up again.
-        follower.refuse(self.no_room().to_string(), By::Walk);
+        follower.refuse(Problem::new(Refusal::NoRoom, self.no_room().to_string()), By::Walk);
         self.too_large.take();
         self.stop_instead(Cause { phase: Phase::Execute, reason: Reason::TableChanging })
     }
@@ -255,7 +306,7 @@ mod tests {
         let mut ids = engine.inner().tables_mut().ids.clone();
         let index = engine.inner().make_index(evolution.after(), 0, set.primary.class, &mut ids);
         let index = Arc::new(index.expect("there is room"));
-        let follower = Follower::new(Build::Index(Arc::clone(&index)));
+        let follower = Follower::new(Build::Index(Arc::clone(&index), "by_code".to_owned()));
         set.set_shape(Shape { followers: Arc::new(vec![Arc::clone(&follower)]), ..set.shape() });
 
         let source = set.apart(engine.inner());

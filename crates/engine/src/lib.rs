@@ -9,6 +9,7 @@
 //!
 //! Invariant of this crate: it knows no row type, and knows protocols only by their names in the registry.
 
+mod access;
 pub mod backup;
 mod cancel;
 mod changing;
@@ -17,6 +18,7 @@ mod contention;
 mod deferred;
 mod detached;
 mod durability;
+mod earlier;
 mod engine;
 mod error;
 mod evolution;
@@ -66,7 +68,7 @@ pub use durability::{
 };
 pub use engine::Engine;
 pub use error::{
-    Abort, CloseError, Conflict, MemoryHeld, OpenError, SchemaError, StorageError, TransactError, ViolatingRow,
+    Abort, CloseError, Conflict, MemoryHeld, OpenError, Refusal, SchemaError, StorageError, TransactError, ViolatingRow,
 };
 pub use evolution::TableChange;
 pub use executor::{Executor, ExecutorBody, ExecutorSession, PredictedAccess, QueueFull, Running};

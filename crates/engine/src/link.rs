@@ -11,6 +11,7 @@ use seriatim_catalog::{
 };
 use seriatim_txn::RowPtr;
 
+use crate::error::Problem;
 use crate::runtime::DynRow;
 use crate::table::TableSet;
 
@@ -26,7 +27,7 @@ pub(crate) struct Link {
     pub(crate) checked: Checked,
     /// While it is being added to tables that have rows: why these do not allow it, if so. A write that contradicts it
     /// stands until it is there.
-    building: Option<OnceLock<String>>,
+    building: Option<OnceLock<Problem>>,
 }
 
 /// One of its tables.
@@ -142,15 +143,15 @@ impl Link {
     }
 
     /// Notes why it cannot be built.
-    pub(crate) fn refuse(&self, problem: String) {
+    pub(crate) fn refuse(&self, problem: Problem) {
         if let Some(building) = &self.building {
             let _ = building.set(problem);
         }
     }
 
     /// Why it cannot be built, if so.
-    pub(crate) fn refusal(&self) -> Option<&str> {
-        self.building.as_ref()?.get().map(String::as_str)
+    pub(crate) fn refusal(&self) -> Option<&Problem> {
+        self.building.as_ref()?.get()
     }
 }
 
@@ -166,6 +167,19 @@ pub(crate) struct Links {
 impl Links {
     pub(crate) fn is_empty(&self) -> bool {
         self.own.is_empty() && self.to_it.is_empty()
+    }
+
+    /// Those that are only being built.
+    pub(crate) fn building(mut self) -> Links {
+        self.own.retain(|link| link.is_building());
+        self.to_it.retain(|link| link.is_building());
+        self
+    }
+
+    /// Together with others.
+    pub(crate) fn with(&self, others: &Links) -> Links {
+        let both = |own: &[Arc<Link>], others: &[Arc<Link>]| own.iter().chain(others).cloned().collect();
+        Links { own: both(&self.own, &others.own), to_it: both(&self.to_it, &others.to_it) }
     }
 
     /// The columns of each link on the side of the table.

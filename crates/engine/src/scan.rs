@@ -9,6 +9,7 @@ use seriatim_store::{Cursor, Direction, Unordered, read_key};
 use seriatim_txn::{Reason, RowPtr};
 
 use crate::cluster::{RunScan, bits};
+use crate::earlier::LayoutScan;
 use crate::error::Abort;
 use crate::index::read_primary;
 use crate::operations::{operate, read};
@@ -38,8 +39,8 @@ pub struct RawScan<'t> {
     /// The columns that each step reads: those of rows, or all of an index's entries.
     stepped: ColumnSet,
     state: Option<Box<seriatim_txn::Scan>>,
-    /// For the rows of a clustered table.
-    run: Option<RunScan>,
+    /// For rows that do not lie in the records of one table.
+    divided: Option<Divided<'t>>,
     failed: Option<Abort>,
     /// The entry of a hash index's key whose row is still to be read.
     found: Option<RowPtr>,
@@ -48,6 +49,14 @@ pub struct RawScan<'t> {
     watched: Option<usize>,
     /// Whether rows of a run are lent in place, as the transaction is not watched.
     is_plain: bool,
+}
+
+/// Where the rows of a table lie that are not the records of its own layout.
+enum Divided<'t> {
+    /// In runs.
+    Runs(RunScan),
+    /// Some in records of earlier layouts.
+    Layouts(Box<LayoutScan<'t>>),
 }
 
 /// The observations of a recorded scan so far.
@@ -77,8 +86,12 @@ impl<'t> RawScan<'t> {
         if scan.failed.is_some() {
             return scan;
         }
-        if set.is_clustered() && matches!(target, Target::Rows) {
-            scan.failed = scan.start_in_runs(low, high).err();
+        if set.is_divided() && matches!(target, Target::Rows) {
+            scan.failed = match set.is_clustered() {
+                true => scan.start_in_runs(low, high).err(),
+                false if scan.organization() == Organization::Ordered => scan.start_in_layouts(low, high).err(),
+                false => Some(Abort::stopped(Reason::Unordered)),
+            };
             return scan;
         }
         scan.failed = match scan.organization() {
@@ -100,6 +113,10 @@ impl<'t> RawScan<'t> {
         if scan.organization() == Organization::Ordered {
             return RawScan::new(tx, set, Target::Rows, all, Direction::Forward);
         }
+        if set.is_divided() {
+            scan.failed = scan.start_in_layouts(all.0, all.1).err();
+            return scan;
+        }
         let begin = |table: &seriatim_txn::Table, cursor: &mut Cursor| {
             table.index.scan_all(cursor);
             Ok(())
@@ -112,9 +129,23 @@ impl<'t> RawScan<'t> {
     /// A scan that has not begun.
     #[inline(always)]
     fn idle(tx: &'t TxCore, set: &'t TableSet, target: Target, direction: Direction) -> RawScan<'t> {
-        let (state, run, failed, found, record, watched) = (None, None, None, None, None, None);
+        let (state, divided, failed, found, record, watched) = (None, None, None, None, None, None);
         let (columns, stepped, is_plain) = (ColumnSet::ALL, ColumnSet::ALL, false);
-        RawScan { tx, set, target, direction, columns, stepped, state, run, failed, found, record, watched, is_plain }
+        RawScan {
+            tx,
+            set,
+            target,
+            direction,
+            columns,
+            stepped,
+            state,
+            divided,
+            failed,
+            found,
+            record,
+            watched,
+            is_plain,
+        }
     }
 
     /// Notes the range, if the transaction is watched or recorded.
@@ -271,13 +302,13 @@ impl<'t> RawScan<'t> {
             return Ok(());
         }
         let number = |bound: &Bound<KeyBuf>| bound.as_ref().map(|key| bits(key.as_key()));
-        self.run = RunScan::new(set, &number(low), &number(high), self.direction);
-        let Some(run) = &self.run else { return Ok(()) };
+        let Some(run) = RunScan::new(set, &number(low), &number(high), self.direction) else { return Ok(()) };
         let low = match low {
             Bound::Unbounded => &Bound::Unbounded,
             // Rows may lie in a run whose key is less.
             _ => &Bound::Included(set.cluster.key(tx.first_run(set, run.low())?).to_buf()),
         };
+        self.divided = Some(Divided::Runs(run));
         self.start(low, high)?;
         if let Some(state) = &mut self.state {
             // Runs stay readable until the transaction ends, even if the record's row does not.
@@ -287,11 +318,21 @@ impl<'t> RawScan<'t> {
         Ok(())
     }
 
+    /// Begins a scan of the rows of a table some of whose rows have earlier layouts.
+    #[inline(never)]
+    fn start_in_layouts(&mut self, low: &Bound<KeyBuf>, high: &Bound<KeyBuf>) -> Result<(), Abort> {
+        let RawScan { tx, set, direction, .. } = *self;
+        let _call = tx.call()?;
+        self.watched = tx.watch(Kind::Scan, set, Target::Rows, || KeysSeen::Range(low.clone(), high.clone()));
+        self.divided = Some(Divided::Layouts(Box::new(LayoutScan::new(tx, set, (low, high), direction))));
+        Ok(())
+    }
+
     /// The scan, reading only these columns of its rows.
     #[inline]
     pub fn with_columns(mut self, columns: ColumnSet) -> RawScan<'t> {
         self.columns = columns;
-        if matches!(self.target, Target::Rows) && self.run.is_none() {
+        if matches!(self.target, Target::Rows) && self.divided.is_none() {
             self.stepped = columns;
         }
         self
@@ -301,10 +342,12 @@ impl<'t> RawScan<'t> {
     #[inline]
     pub fn transient(mut self) -> RawScan<'t> {
         // A watched execution identifies rows by their addresses.
-        if self.watched.is_none()
-            && let Some(state) = &mut self.state
-        {
-            state.transient = true;
+        if self.watched.is_none() {
+            match (&mut self.state, &mut self.divided) {
+                (Some(state), _) => state.transient = true,
+                (None, Some(Divided::Layouts(layouts))) => layouts.is_transient = true,
+                (None, _) => {}
+            }
         }
         self
     }
@@ -358,11 +401,16 @@ impl<'t> RawScan<'t> {
         let mut scan = self.with_columns(ColumnSet::EMPTY).transient().begun()?;
         let _call = scan.tx.call()?;
         let mut count = usize::from(scan.found.take().is_some());
+        if let Some(Divided::Layouts(layouts)) = &mut scan.divided {
+            while layouts.next(scan.tx, scan.set, scan.direction, ColumnSet::EMPTY)?.is_some() {
+                count += 1;
+            }
+        }
         while let Some(row) = scan.step() {
             let row = row?;
-            count += match &mut scan.run {
-                Some(run) => run.enter(scan.set, &scan.tx.open_run, row),
-                None => 1,
+            count += match &mut scan.divided {
+                Some(Divided::Runs(run)) => run.enter(scan.set, &scan.tx.open_run, row),
+                _ => 1,
             };
         }
         Ok(count)
@@ -373,7 +421,7 @@ impl<'t> RawScan<'t> {
     #[allow(clippy::should_implement_trait, reason = "iterators over rows, with their types, are made of it")]
     pub fn next(&mut self) -> Option<Result<RowPtr, Abort>> {
         if self.is_plain
-            && let Some(run) = &mut self.run
+            && let Some(Divided::Runs(run)) = &mut self.divided
             && let Some(row) = run.next()
         {
             return Some(Ok(row));
@@ -412,14 +460,19 @@ impl<'t> RawScan<'t> {
     /// The transaction was ended between two steps: the last item is the abort.
     #[cold]
     fn refused(&mut self, abort: Abort) -> Option<Result<RowPtr, Abort>> {
-        let is_over = self.state.is_none() && self.found.is_none() && self.failed.is_none();
+        let in_layouts = matches!(self.divided, Some(Divided::Layouts(_)));
+        let is_over = self.state.is_none() && self.found.is_none() && self.failed.is_none() && !in_layouts;
         self.put_back();
         (self.found, self.failed) = (None, None);
+        if in_layouts {
+            self.divided = None;
+        }
         (!is_over).then_some(Err(abort))
     }
 
+    /// The next row, for a caller in a call that does not keep it.
     #[inline]
-    fn advance(&mut self) -> Option<Result<RowPtr, Abort>> {
+    pub(crate) fn advance(&mut self) -> Option<Result<RowPtr, Abort>> {
         if let Some(abort) = self.failed.take() {
             return Some(Err(abort));
         }
@@ -427,22 +480,30 @@ impl<'t> RawScan<'t> {
             return self.follow(entry).transpose();
         }
         loop {
-            if let Some(run) = &mut self.run
-                && let Some(row) = run.next()
-            {
-                return Some(Ok(row));
+            match &mut self.divided {
+                None => {}
+                Some(Divided::Runs(run)) => {
+                    if let Some(row) = run.next() {
+                        return Some(Ok(row));
+                    }
+                }
+                Some(Divided::Layouts(layouts)) => {
+                    let next = layouts.next(self.tx, self.set, self.direction, self.columns);
+                    if !matches!(next, Ok(Some(_))) {
+                        self.divided = None;
+                    }
+                    return next.transpose();
+                }
             }
             let row = match self.step()? {
                 Ok(row) => row,
                 Err(abort) => return Some(Err(abort)),
             };
             match self.target {
-                Target::Rows if self.run.is_some() => {
-                    if let Some(run) = &mut self.run {
-                        run.enter(self.set, &self.tx.open_run, row);
-                    }
-                }
-                Target::Rows => return Some(Ok(row)),
+                Target::Rows => match &mut self.divided {
+                    Some(Divided::Runs(run)) => drop(run.enter(self.set, &self.tx.open_run, row)),
+                    _ => return Some(Ok(row)),
+                },
                 Target::Index(_) => match self.follow(row).transpose() {
                     Some(row) => return Some(row),
                     // The entry's row is gone: the two are not of one state, and the commit will fail.

@@ -205,6 +205,14 @@ impl Sequence {
         })
     }
 
+    /// The next number of a sequence that needs no reservation; `None` if there is none.
+    pub(crate) fn next_private(&self) -> Option<i64> {
+        match self.take() {
+            Taken::Number(number) => Some(number),
+            Taken::Early(_) | Taken::Ended => None,
+        }
+    }
+
     /// As [`Sequence::take`]. A number that is reserved may be given if that has become durable.
     #[inline]
     fn take_durable(&self, inner: &Inner) -> Taken {
@@ -1068,10 +1076,8 @@ impl TxCore {
     #[cold]
     fn next_of_changed(&self, sequence: &Arc<Sequence>) -> Result<i64, Abort> {
         let changed = self.with_view(|view| view.sequences.changed(sequence)).flatten();
-        let taken = changed.as_ref().map(|changed| (changed.take(), changed));
-        match taken {
-            Some((Taken::Number(number), _)) => Ok(number),
-            Some((_, changed)) => Err(self.sequence_error(changed.ended())),
+        match changed {
+            Some(changed) => changed.next_private().ok_or_else(|| self.sequence_error(changed.ended())),
             None if sequence.is_held() => {
                 Err(self.stop(Cause { phase: Phase::Execute, reason: Reason::TableChanging }))
             }

@@ -116,6 +116,9 @@ pub struct TableStatistics {
     pub bytes: u64,
     /// Bytes of its secondary indexes.
     pub index_bytes: u64,
+    /// Those of its rows that are still as they were before its columns changed. Readers see them converted. The next
+    /// write converts a row, or a pass in the background.
+    pub earlier_rows: u64,
 }
 
 /// Counts of the log and the checkpoints since the database was opened.

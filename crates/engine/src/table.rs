@@ -10,6 +10,7 @@ use seriatim_catalog::{Checks, ColumnSet, ColumnUse, IndexDef, KeyClass, Layout,
 use seriatim_txn::{Core, Reason, Table, Wire};
 
 use crate::cluster::Cluster;
+use crate::earlier::Earlier;
 use crate::engine::Foundation;
 use crate::error::SchemaError;
 use crate::follower::{Build, Follower};
@@ -44,12 +45,16 @@ pub struct TableSet {
     pub(crate) links: Current<Links>,
     /// Its conditions.
     pub(crate) checks: Current<Checks>,
+    /// Its rows that are not in `primary`.
+    pub(crate) earlier: Current<Earlier>,
     /// Most bytes of a long text, so that a row with its key fits a log entry.
     text_bytes_max: AtomicUsize,
     /// Its place among the tables: see `TableEntry::position` of the catalogue.
     pub(crate) position: u64,
     /// The sequence of its identity column, if it has one.
     pub(crate) identity: OnceLock<Arc<Sequence>>,
+    /// The role that creates it, until others know the table; none if it is the first superuser.
+    pub(crate) creator: OnceLock<u32>,
     /// The owners of the parts. Workers may keep the address of a table, so earlier ones stay.
     shapes: Mutex<Vec<Shape>>,
     /// Who is not admitted yet; while [`flag::SETTLING`] is set.
@@ -80,6 +85,8 @@ mod flag {
     pub(super) const SETTLING: u32 = 256;
     /// A sequence gives the values of a column.
     pub(super) const NUMBERED: u32 = 512;
+    /// Some rows have an earlier layout.
+    pub(super) const EARLIER: u32 = 1024;
     /// Not every operation is admitted.
     pub(super) const CLOSED: u32 = CHANGING | GONE | SETTLING;
 }
@@ -129,6 +136,8 @@ pub(crate) struct Shape {
     /// Its foreign keys.
     pub(crate) links: Arc<Links>,
     pub(crate) checks: Arc<Checks>,
+    /// Its rows that are not in `primary`.
+    pub(crate) earlier: Arc<Earlier>,
 }
 
 /// A secondary index.
@@ -251,7 +260,25 @@ impl Shape {
             followers: Arc::default(),
             links: Arc::default(),
             checks,
+            earlier: Arc::default(),
         })
+    }
+
+    /// The rows that are in `primary`, without all that a write of one changes beside it.
+    pub(crate) fn of_rows_alone(&self) -> Shape {
+        Shape {
+            indexes: Arc::default(),
+            followers: Arc::default(),
+            links: Arc::default(),
+            checks: Arc::default(),
+            earlier: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Whether the rows of a table with these parts are rows of this one, in an earlier layout.
+    pub(crate) fn has_earlier(&self, before: &Shape) -> bool {
+        self.earlier.layouts.last().is_some_and(|layout| std::ptr::eq(&*layout.set.primary, &*before.primary))
     }
 
     /// The columns of which a change concerns more than the row.
@@ -278,6 +305,7 @@ impl Shape {
             | bit(is_followed, flag::FOLLOWED)
             | bit(self.definition.extension > 0, flag::EXTENDED)
             | bit(is_linked, flag::LINKED)
+            | bit(!self.earlier.is_empty(), flag::EARLIER)
             | bit(self.definition.identity_column().is_some(), flag::NUMBERED)
     }
 }
@@ -310,9 +338,11 @@ impl TableSet {
             followers: Current::new(&shape.followers),
             links: Current::new(&shape.links),
             checks: Current::new(&shape.checks),
+            earlier: Current::new(&shape.earlier),
             text_bytes_max: AtomicUsize::new(text_bytes_max(&shape.definition)),
             position,
             identity: OnceLock::new(),
+            creator: OnceLock::new(),
             shapes: Mutex::new(vec![shape]),
             settling: Mutex::default(),
             _memory: foundation.environment.memory.clone(),
@@ -379,12 +409,18 @@ impl TableSet {
         self.followers.set(&shape.followers);
         self.links.set(&shape.links);
         self.checks.set(&shape.checks);
+        self.earlier.set(&shape.earlier);
         self.text_bytes_max.store(text_bytes_max(&shape.definition), Ordering::Relaxed);
         self.indexed.store(shape.indexed().bits(), Ordering::Relaxed);
         let flags = |flags: u32| Some(flags & kept | shape.flags());
         // It never fails.
         let _ = self.flags.fetch_update(Ordering::Release, Ordering::Relaxed, flags);
         shapes.push(shape);
+    }
+
+    /// Notes the role that creates it.
+    pub(crate) fn note_creator(&self, role: u32) {
+        let _ = self.creator.set(role);
     }
 
     /// Refuses operations until the next [`TableSet::set_shape`], or [`TableSet::reopen`]. A transaction that is open
@@ -445,16 +481,28 @@ impl TableSet {
         self.flags.load(Ordering::Acquire) & flags != 0
     }
 
-    /// Whether each row is a record, and operations are admitted.
+    /// Whether each row is a record of `primary`, and operations are admitted.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
-        !self.has(flag::CLUSTERED | flag::CLOSED)
+        !self.has(flag::CLUSTERED | flag::CLOSED | flag::EARLIER)
+    }
+
+    /// Whether rows lie in runs, or some have an earlier layout.
+    #[inline(always)]
+    pub(crate) fn is_divided(&self) -> bool {
+        self.has(flag::CLUSTERED | flag::EARLIER)
+    }
+
+    /// Whether some rows have an earlier layout.
+    #[inline(always)]
+    pub(crate) fn has_earlier(&self) -> bool {
+        self.has(flag::EARLIER)
     }
 
     /// How rows are stored, if the writer of a row writes all of it, and operations are admitted.
     #[inline(always)]
     pub(crate) fn rows_as_written(&self) -> Option<Rows> {
-        match self.flags.load(Ordering::Acquire) & (flag::CLUSTERED | flag::CLOSED | flag::EXTENDED) {
+        match self.flags.load(Ordering::Acquire) & (flag::CLUSTERED | flag::CLOSED | flag::EXTENDED | flag::EARLIER) {
             0 => Some(Rows::Records),
             flag::CLUSTERED => Some(Rows::Runs),
             _ => None,
@@ -509,11 +557,11 @@ impl TableSet {
         self.has(flag::LINKED)
     }
 
-    /// Whether a deletion must look at more than rows and indexes: at references, or that not every operation is
-    /// admitted.
+    /// Whether a deletion must look at more than rows and indexes: at references, or at rows of earlier layouts. Or not
+    /// every operation is admitted.
     #[inline(always)]
     pub(crate) fn is_linked_or_refused(&self) -> bool {
-        self.has(flag::LINKED | flag::CLOSED)
+        self.has(flag::LINKED | flag::CLOSED | flag::EARLIER)
     }
 
     /// Whether a write changes more than the row and its indexes.
@@ -564,14 +612,28 @@ impl TableSet {
     pub(crate) fn each_table(&self, mut see: impl FnMut(&Table)) {
         for shape in &*self.shapes.lock().unwrap_or_else(PoisonError::into_inner) {
             see(&shape.primary);
+            shape.earlier.layouts.iter().for_each(|layout| see(&layout.set.primary));
             shape.indexes.iter().for_each(|index| see(&index.table));
             for follower in shape.followers.iter() {
                 match &follower.build {
                     Build::Copy { set, .. } => set.physical().for_each(&mut see),
-                    Build::Index(index) => see(&index.table),
+                    Build::Index(index, _) => see(&index.table),
                     Build::Checks(..) => {}
                 }
             }
+        }
+    }
+
+    /// The tables with its rows, in the order in which rows move from one to the other.
+    pub(crate) fn row_tables(&self) -> impl Iterator<Item = &Table> {
+        self.earlier.layouts.iter().map(|layout| &*layout.set.primary).chain([&*self.primary])
+    }
+
+    /// Calls `see` with each table of rows that it has or had, and the declaration by which these were made.
+    pub(crate) fn each_layout(&self, mut see: impl FnMut(TableId, &TableDef)) {
+        for shape in &*self.shapes.lock().unwrap_or_else(PoisonError::into_inner) {
+            shape.earlier.layouts.iter().for_each(|layout| see(layout.set.primary.id, &layout.set.definition));
+            see(shape.primary.id, &shape.definition);
         }
     }
 
@@ -582,6 +644,17 @@ impl TableSet {
             Some(index) => format!("{}.{}", definition.name, index.name),
             None => definition.name.to_string(),
         }
+    }
+
+    /// The name of the table, and the key of this table or index as a constraint. `None` if it is none of it.
+    pub(crate) fn constraint(&self, id: TableId) -> Option<(String, String)> {
+        let at = self.physical().position(|table| table.id == id)?;
+        let definition = &*self.definition;
+        let name = match at.checked_sub(1) {
+            Some(index) => definition.indexes.get(index)?.name.to_string(),
+            None => TableDef::key_constraint(&definition.name),
+        };
+        Some((definition.name.to_string(), name))
     }
 
     /// The table and its indexes, in order of declaration.

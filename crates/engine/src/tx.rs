@@ -60,6 +60,7 @@ use crate::changing::Changes;
 use crate::cluster::{OpenRun, Scratch};
 use crate::contention::AD_HOC;
 use crate::durability::CommitDependency;
+use crate::earlier::ConvertedRows;
 use crate::engine::Inner;
 use crate::error::{Abort, AbortKind, StorageError, TransactError};
 use crate::freshness::SessionFreshness;
@@ -79,7 +80,7 @@ use crate::table::{Secondary, TableSet};
 
 pub(crate) use changing::CommittedChanges;
 pub use writing::unless_failed;
-pub(crate) use writing::{NotEncoded, change_followed, change_row, insert, insert_staged};
+pub(crate) use writing::{NotEncoded, OutOfLineValues, change_followed, change_row, insert, insert_staged};
 
 /// Savepoints for which a session keeps room.
 const SAVEPOINTS_KEPT: usize = 64;
@@ -114,6 +115,8 @@ mod ends {
     pub(super) const CHECKED: u8 = 2;
     /// It is not repaired: its operations have followed references, which its plan may not know.
     pub(super) const LINKED: u8 = 4;
+    /// Its writes are not logged.
+    pub(super) const UNLOGGED: u8 = 8;
 }
 
 /// A transaction. Its operations are those of [`Operations`](crate::Operations).
@@ -159,7 +162,7 @@ pub struct TxCore {
     procedure: Cell<u32>,
     stopped: Cell<Option<Cause>>,
     /// Whether the attempt left more than every attempt does, for the next to take away: see [`TxCore::tidy`].
-    is_untidy: Cell<bool>,
+    pub(crate) is_untidy: Cell<bool>,
     /// Set while the closure of an update runs: the operations that are left afterwards until the next check.
     updating: Cell<Option<u32>>,
     /// The worker is ending the attempt. If that panics, the worker is not used again.
@@ -200,6 +203,10 @@ pub struct TxCore {
     /// The run of a clustered table that was changed last.
     pub(crate) open_run: OpenRun,
     pub(crate) scratch: Scratch,
+    /// The rows of earlier layouts that the attempt has read.
+    pub(crate) converted: RefCell<ConvertedRows>,
+    /// How often the transaction has moved rows out of earlier layouts, or rolled writes back.
+    pub(crate) conversions: Cell<u64>,
     /// The sequence for a number of which the attempt stopped.
     awaited: RefCell<Option<Arc<Sequence>>>,
     /// How many numbers of sequences the attempt has taken.
@@ -649,6 +656,11 @@ impl TxCore {
         self.stopped.get().filter(is_void).or(abort.cause())
     }
 
+    /// Whether the open attempt may not write.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.mode.get() == Mode::ReadOnly
+    }
+
     /// Why the transaction stopped, if it did.
     pub(crate) fn stopped(&self) -> Option<Cause> {
         self.stopped.get()
@@ -827,6 +839,8 @@ impl TxCore {
             log,
             open_run: OpenRun::default(),
             scratch: Scratch::new(),
+            converted: RefCell::new(ConvertedRows::new(inner.environment.memory.charge())),
+            conversions: Cell::new(0),
             awaited: RefCell::default(),
             numbers: Cell::new(0),
             savepoints: RefCell::new(Vec::new()),
@@ -883,6 +897,7 @@ impl TxCore {
     /// Undoes every write since the position.
     fn rollback_writes(&self, position: Position) -> Result<(), Abort> {
         self.open_run.forget();
+        self.conversions.set(self.conversions.get() + 1);
         self.pending.rolled_back();
         operate(self, |worker| {
             worker.rollback_to(position.savepoint);

@@ -29,7 +29,7 @@ pub(crate) fn manifest(checkpoint: Option<Checkpoint>) -> Manifest {
         })
         .collect();
     let layouts = (0..tables.len()).map(|at| LayoutEntry { id: LayoutId(at as u32), table: table_id(at) });
-    let inherited = Some(Catalogue { layouts: layouts.collect(), tables, sequences: Vec::new() });
+    let inherited = Some(Catalogue { layouts: layouts.collect(), tables, ..Catalogue::default() });
     Manifest {
         database: DATABASE,
         incarnations: vec![Incarnation {

@@ -17,6 +17,7 @@ mod directory;
 mod dumps;
 mod entries;
 mod keys;
+mod log_ins;
 mod manifest;
 mod messages;
 mod reader;
@@ -49,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "catalogue", run: catalogue::run, seeds: catalogue::seeds },
     Target { name: "checkpoint", run: checkpoint::run, seeds: checkpoint::seeds },
     Target { name: "messages", run: messages::run, seeds: messages::seeds },
+    Target { name: "log_ins", run: log_ins::run, seeds: log_ins::seeds },
     Target { name: "runs", run: runs::run, seeds: runs::seeds },
     Target { name: "dumps", run: dumps::run, seeds: dumps::seeds },
 ];

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
-
-use crate::log::Log;
+use seriatim_wire::log::Log;
 
 macro_rules! counts {
     (counters { $($name:ident: $what:literal,)* } gauges { $($gauge:ident: $now:literal,)* }) => {
@@ -26,6 +25,11 @@ macro_rules! counts {
         }
 
         impl Counts {
+            /// A line of the log was dropped.
+            pub fn lost_line(&self) {
+                self.lost_lines.add(1);
+            }
+
             /// Reads the counters.
             pub fn counted(&self) -> Counted {
                 Counted { $($name: self.$name.get(),)* }
@@ -151,7 +155,7 @@ mod tests {
     #[test]
     fn counts_from_before_the_report_is_polled_are_reported() {
         let counts = Arc::new(Counts::default());
-        let (log, lines) = Log::new(Arc::clone(&counts));
+        let (log, lines) = Log::new(|| {});
         let report = report(&counts, &log, Some(Duration::from_millis(1)));
         counts.clients.add(3);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("threads");

@@ -1,10 +1,10 @@
 //! Open files: how many a middle tier needs, and whether the system grants them.
 
-use crate::metrics;
+use seriatim_wire::http;
 
 /// Open files apart from those of clients: standard streams, listeners, the runtime, readers of metrics, and
 /// some that are still being closed.
-const OTHERS: usize = 56 + metrics::READERS_MAX;
+const OTHERS: usize = 56 + http::READERS_MAX;
 
 /// Open files for `clients_max` clients. A session has two connections. A connection without a session has one,
 /// or two for a request to cancel, and there may be as many of these as of sessions.

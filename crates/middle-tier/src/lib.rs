@@ -27,7 +27,6 @@ mod client;
 mod counts;
 mod files;
 mod greetings;
-mod log;
 mod metrics;
 mod session;
 mod templates;
@@ -45,8 +44,8 @@ pub use seriatim_wire::tls::Acceptor;
 
 pub use counts::{Counted, Counts};
 pub use files::reserve_files;
-pub use log::Log;
 pub use metrics::serve_metrics;
+pub use seriatim_wire::log::Log;
 pub use templates::{EXAMPLE, Templates};
 pub use upstream::{SslMode, Upstream};
 

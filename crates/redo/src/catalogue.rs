@@ -10,9 +10,16 @@
 //!     3   id of a layout       nothing: the layout has the table's columns
 //!     4   position             a condition that each row meets
 //!     6   position             a foreign key
+//!     10  number 0             of which table its rows are now ([`EarlierEntry`]); the table is void
 //! sequence u32 | kind u8 | 0               likewise of a sequence, whose ids are not those of tables
 //!     8                        its declaration, and the table that it belongs to
 //!     9                        up to which number it is reserved ([`Reserved`])
+//! role u32 | kind u8 | 0                   likewise of a role
+//!     16                       its declaration
+//! position u32 | kind u8 | 0               the rights to an object: the place of a table among the tables
+//!     17                       owner and grants of the table
+//!     18                       the same of the schema, which has the position 0
+//!     19                       the secret of which salts of unknown users are made, at position 0
 //! ```
 //! Invariant: the catalogue can be read before any other row is. Its own table has a fixed id, layout and declaration.
 //! A group of the log has rows of the catalogue only, or none, and so has a block of a checkpoint. The headers of
@@ -32,9 +39,12 @@ mod tests;
 use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
-use seriatim_base::{LayoutId, TableId};
+use seriatim_base::{ColumnId, LayoutId, TableId};
+use seriatim_catalog::evolution::Source;
+use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{
-    CheckDef, ColumnDef, ColumnType, KeyCodec, ReferenceDef, SequenceDef, TableDef, Value, check_references,
+    Access, CheckDef, ColumnDef, ColumnType, Grantee, KeyCodec, Object, Privileges, ReferenceDef, Rights, RoleDef,
+    Secret, SequenceDef, TableDef, Value, check_references,
 };
 
 pub use self::read::Found;
@@ -56,6 +66,11 @@ const OF_CHECK: u8 = 4;
 const OF_REFERENCE: u8 = 6;
 const OF_SEQUENCE: u8 = 8;
 const OF_RESERVED: u8 = 9;
+const OF_EARLIER: u8 = 10;
+const OF_ROLE: u8 = 16;
+const OF_TABLE_RIGHTS: u8 = 17;
+const OF_SCHEMA_RIGHTS: u8 = 18;
+const OF_SECRET: u8 = 19;
 
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +95,83 @@ pub struct LayoutEntry {
     pub id: LayoutId,
     /// The table whose declared columns it describes.
     pub table: TableId,
+}
+
+/// Where a column of a converted row has its value from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The column of the earlier row at this position.
+    Column(u16),
+    /// This value, as text; NULL if there is none.
+    Value(Option<String>),
+}
+
+/// The rows of a void table are those of another, which replaced it without a copy: they are converted when they are
+/// read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlierEntry {
+    /// The void table.
+    pub table: TableId,
+    /// The one whose rows they are. It may be void too, and say the same of a further one.
+    pub of: TableId,
+    /// For each column of that.
+    pub columns: Vec<Origin>,
+    /// Whether memory has no row in the earlier layout any more, so that a checkpoint that begins now has none.
+    pub is_drained: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Earlier {
+    of: u32,
+    columns: Vec<Origin>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    drained: bool,
+}
+
+impl EarlierEntry {
+    /// The row that says so.
+    pub fn row(&self) -> Row {
+        let body = Earlier { of: self.of.0, columns: self.columns.clone(), drained: self.is_drained };
+        row_of((self.table.0, OF_EARLIER, 0), &body)
+    }
+
+    /// What the columns of converted rows are made of.
+    fn sources(&self, after: &TableDef) -> Result<Vec<Source>, String> {
+        if self.columns.len() != after.columns.len() {
+            return Err(format!("says of {} columns where they come from", self.columns.len()));
+        }
+        let source = |(origin, column): (&Origin, &ColumnDef)| match origin {
+            Origin::Column(at) => Ok(Source::Of(ColumnId(*at))),
+            Origin::Value(None) if column.nullable => Ok(Source::Value(Value::NONE)),
+            Origin::Value(None) => Err(format!("has NULL in column `{}`", column.name)),
+            Origin::Value(Some(text)) => {
+                let value = column.ty.parse(text).map_err(|error| error.to_string())?;
+                Ok(Source::Value(if column.nullable { value.some() } else { value }))
+            }
+        };
+        self.columns.iter().zip(&after.columns).map(source).collect()
+    }
+
+    /// That the columns have these values. `None` if a row's number is one of them: such rows are not left as they are.
+    pub fn origins(sources: &[Source]) -> Option<Vec<Origin>> {
+        let origin = |source: &Source| match source {
+            Source::Of(column) => Some(Origin::Column(column.0)),
+            Source::Value(value) => Some(Origin::Value(value.to_text())),
+            Source::Number => None,
+        };
+        sources.iter().map(origin).collect()
+    }
+}
+
+/// The sources of a conversion by the second after one by the first.
+pub fn compose(first: &[Source], second: &[Source]) -> Vec<Source> {
+    let source = |source: &Source| match source {
+        Source::Of(column) => first.get(column.index()).unwrap_or(source).clone(),
+        Source::Value(_) | Source::Number => source.clone(),
+    };
+    second.iter().map(source).collect()
 }
 
 /// How far a sequence has got.
@@ -124,6 +216,96 @@ pub struct Catalogue {
     pub layouts: Vec<LayoutEntry>,
     /// The sequences, in the order of their ids.
     pub sequences: Vec<SequenceEntry>,
+    /// The void tables whose rows are of others.
+    pub earlier: Vec<EarlierEntry>,
+    /// The roles and their rights.
+    pub access: Access,
+}
+
+/// The row of the rights to an object.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RightsRow {
+    owner: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    grants: Vec<GrantRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrantRow {
+    /// Everybody, if it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    to: Option<u32>,
+    /// PostgreSQL's letters.
+    privileges: String,
+}
+
+impl From<&Rights> for RightsRow {
+    fn from(rights: &Rights) -> RightsRow {
+        let grants = rights.grants.iter().map(|(to, privileges)| GrantRow {
+            to: match to {
+                Grantee::Public => None,
+                Grantee::Role(id) => Some(*id),
+            },
+            privileges: privileges.to_string(),
+        });
+        RightsRow { owner: rights.owner, grants: grants.collect() }
+    }
+}
+
+impl TryFrom<RightsRow> for Rights {
+    type Error = String;
+
+    fn try_from(row: RightsRow) -> Result<Rights, String> {
+        let grant = |GrantRow { to, privileges }| {
+            let unknown = || format!("there are no privileges `{privileges}`");
+            let granted = Privileges::of_letters(&privileges).ok_or_else(unknown)?;
+            Ok((to.map_or(Grantee::Public, Grantee::Role), granted))
+        };
+        Ok(Rights { owner: row.owner, grants: row.grants.into_iter().map(grant).collect::<Result<_, String>>()? })
+    }
+}
+
+/// The rows of roles and rights.
+///
+/// # Errors
+/// A table has a position that no row can have.
+pub fn rows_of_access(access: &Access) -> Result<Vec<Row>, String> {
+    let first = Access::default();
+    let changed = access.roles().filter(|(id, role)| first.role(*id) != Some(role));
+    let mut rows: Vec<Row> = changed.map(|(id, role)| row_of((id, OF_ROLE, 0), role)).collect();
+    for (object, rights) in access.objects() {
+        rows.push(row_of(key_of_rights(object)?, &RightsRow::from(rights)));
+    }
+    rows.extend(access.secret().map(|secret| row_of((0, OF_SECRET, 0), secret)));
+    Ok(rows)
+}
+
+fn key_of_rights(object: Object) -> Result<(u32, u8, u32), String> {
+    match object {
+        Object::Schema => Ok((0, OF_SCHEMA_RIGHTS, 0)),
+        Object::Table(position) => match u32::try_from(position) {
+            Ok(position) => Ok((position, OF_TABLE_RIGHTS, 0)),
+            Err(_) => Err(format!("only the first {} tables can have rights of their own", u32::MAX)),
+        },
+    }
+}
+
+/// Takes a row of roles and rights.
+fn put_access(access: &mut Access, object: u32, kind: u8, body: &str) -> Result<(), String> {
+    let wrong = |problem: &dyn std::fmt::Display| format!("row of kind {kind} of {object}: {problem}");
+    match kind {
+        OF_ROLE => access.put(object, of_json::<RoleDef>(body).map_err(|error| wrong(&error))?),
+        OF_SECRET => access.set_secret(of_json::<Secret>(body).map_err(|error| wrong(&error))?),
+        _ => {
+            let row: RightsRow = of_json(body).map_err(|error| wrong(&error))?;
+            let rights = Rights::try_from(row).map_err(|error| wrong(&error))?;
+            let object = if kind == OF_TABLE_RIGHTS { Object::Table(object.into()) } else { Object::Schema };
+            access.set_rights(object, rights);
+        }
+    }
+    Ok(())
 }
 
 /// A row of the catalogue.
@@ -211,7 +393,9 @@ impl Catalogue {
     /// All rows.
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         let sequences = self.sequences.iter().flat_map(SequenceEntry::rows);
-        self.tables.iter().flat_map(|table| table.rows(&self.layouts)).chain(sequences)
+        let earlier = self.earlier.iter().map(EarlierEntry::row);
+        let others = sequences.chain(earlier).chain(rows_of_access(&self.access).unwrap_or_default());
+        self.tables.iter().flat_map(|table| table.rows(&self.layouts)).chain(others)
     }
 
     /// The catalogue that has these rows.
@@ -220,10 +404,15 @@ impl Catalogue {
     /// The first thing that makes no sense.
     pub fn of_rows(rows: impl IntoIterator<Item = Row>) -> Result<Catalogue, String> {
         let mut by_table: BTreeMap<u32, Parts> = BTreeMap::new();
-        let (mut layouts, mut sequences) = (Vec::new(), SequenceRows::default());
+        let (mut layouts, mut sequences, mut earlier) = (Vec::new(), SequenceRows::default(), Vec::new());
+        let mut access = Access::default();
         for Row { key: (object, kind, number), body } in rows {
             if number == 0 && matches!(kind, OF_SEQUENCE | OF_RESERVED) {
                 sequences.put(object, kind, &body)?;
+                continue;
+            }
+            if number == 0 && (OF_ROLE..=OF_SECRET).contains(&kind) {
+                put_access(&mut access, object, kind, &body)?;
                 continue;
             }
             let wrong =
@@ -237,6 +426,11 @@ impl Catalogue {
                 OF_INDEX => drop(parts.indexes.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
                 OF_REFERENCE => drop(parts.references.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
                 OF_CHECK => drop(parts.checks.insert(number, of_json(&body).map_err(|error| wrong(&error))?)),
+                OF_EARLIER if number == 0 => {
+                    let Earlier { of, columns, drained } = of_json(&body).map_err(|error| wrong(&error))?;
+                    let (table, of) = (TableId(object), TableId(of));
+                    earlier.push(EarlierEntry { table, of, columns, is_drained: drained });
+                }
                 OF_LAYOUT if body == "{}" => layouts.push(LayoutEntry { id: LayoutId(number), table: TableId(object) }),
                 _ => return Err(wrong(&"this program knows no such row")),
             }
@@ -245,7 +439,8 @@ impl Catalogue {
         let mut tables = tables.collect::<Result<Vec<TableEntry>, String>>()?;
         tables.sort_by_key(|table| (table.position, table.id));
         layouts.sort_by_key(|layout| layout.id);
-        let catalogue = Catalogue { tables, layouts, sequences: sequences.finish()? };
+        earlier.sort_by_key(|earlier| earlier.table);
+        let catalogue = Catalogue { tables, layouts, sequences: sequences.finish()?, earlier, access };
         catalogue.check().map(|()| catalogue)
     }
 
@@ -282,6 +477,8 @@ impl Catalogue {
         let counting = self.tables.iter().filter(|table| !table.is_void).map(|table| &table.definition);
         check_references(counting).map_err(|error| error.to_string())?;
         self.check_sequences()?;
+        self.check_earlier()?;
+        self.check_access()?;
         let mut layouts = HashSet::new();
         for layout in &self.layouts {
             if !layouts.insert(layout.id) || layout.id >= LAYOUT {
@@ -296,6 +493,62 @@ impl Catalogue {
 }
 
 impl Catalogue {
+    fn table(&self, id: TableId) -> Option<&TableEntry> {
+        self.tables.iter().find(|table| table.id == id)
+    }
+
+    /// The table whose rows those of a void table are now, and how they are converted. `None` if they count for
+    /// nothing.
+    ///
+    /// # Errors
+    /// What makes no sense.
+    pub(crate) fn rows_of<'a>(&'a self, void: &'a TableEntry) -> Result<Option<(&'a TableEntry, Vec<Source>)>, String> {
+        let (mut at, mut sources): (_, Option<Vec<Source>>) = (void, None);
+        for _ in 0..=self.earlier.len() {
+            if !at.is_void {
+                return Ok(sources.map(|sources| (at, sources)));
+            }
+            let Some(earlier) = self.earlier.iter().find(|earlier| earlier.table == at.id) else { return Ok(None) };
+            let wrong = |problem: &str| format!("the row of earlier table {} {problem}", earlier.table);
+            // One that was forgotten had no rows any more.
+            let Some(next) = self.table(earlier.of) else { return Ok(None) };
+            let own = earlier.sources(&next.definition).map_err(|problem| wrong(&problem))?;
+            sources = Some(match sources {
+                None => own,
+                Some(first) => compose(&first, &own),
+            });
+            at = next;
+        }
+        Err(format!("the rows of table {} are those of a table that is earlier than itself", void.id))
+    }
+
+    /// Checks that rows of earlier layouts can be read.
+    fn check_earlier(&self) -> Result<(), String> {
+        for earlier in &self.earlier {
+            let id = earlier.table;
+            let void = self.table(id).ok_or_else(|| format!("there is no table {id}, of which there is a row"))?;
+            if !void.is_void {
+                return Err(format!("table {id} is earlier than another one, and not void"));
+            }
+            if let Some((of, sources)) = self.rows_of(void)? {
+                let wire = RowWire::of_earlier(&void.definition, &of.definition, &sources);
+                wire.ok_or_else(|| format!("rows of table {id} are no rows of table {}", of.id))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that roles and rights make sense, and that the tables exist to which there are rights.
+    fn check_access(&self) -> Result<(), String> {
+        self.access.check()?;
+        let is_there = |position: u64| self.tables.iter().any(|table| !table.is_void && table.position == position);
+        let lacks = self.access.objects().find_map(|(object, _)| match object {
+            Object::Table(position) if !is_there(position) => Some(position),
+            _ => None,
+        });
+        lacks.map_or(Ok(()), |position| Err(format!("there are rights to a table at place {position}, which is empty")))
+    }
+
     /// Checks that sequences make sense, and that each identity column has one.
     fn check_sequences(&self) -> Result<(), String> {
         let (mut names, mut owned) = (HashSet::new(), HashSet::new());

@@ -157,6 +157,8 @@ impl Database {
             inherited: Some(Catalogue {
                 tables: vec![TableEntry { id: TABLE, definition, indexes: Vec::new(), position: 0, is_void: false }],
                 sequences: Vec::new(),
+                earlier: Vec::new(),
+                access: Default::default(),
                 layouts: vec![LayoutEntry { id: LAYOUT, table: TABLE }],
             }),
         };

@@ -1,4 +1,5 @@
-//! The tables of a catalogue, as recovery needs them: the table of each layout, and the encoding of its rows.
+//! The tables of a catalogue, as recovery needs them: the table of each layout, and the encoding of its rows. Rows of
+//! an earlier layout are decoded as rows of the table whose they are now.
 
 use std::collections::HashMap;
 
@@ -23,7 +24,12 @@ impl Tables {
         let rows = |definition: &TableDef| RowWire::new(definition, &Layout::stored(definition));
         let layouts = of.layouts.iter().filter_map(|layout| {
             let table = by_id.get(&layout.table)?;
-            Some((layout.id, table.id, rows(&table.definition)))
+            let now = of.rows_of(table).ok().flatten().filter(|_| table.is_void);
+            let converted = now.and_then(|(now, sources)| {
+                Some((now.id, RowWire::of_earlier(&table.definition, &now.definition, &sources)?))
+            });
+            let (table, rows) = converted.unwrap_or_else(|| (table.id, rows(&table.definition)));
+            Some((layout.id, table, rows))
         });
         let own = (catalogue::LAYOUT, catalogue::TABLE, rows(&catalogue::definition()));
         let mut layouts: Box<[_]> = layouts.chain([own]).collect();

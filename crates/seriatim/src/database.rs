@@ -121,10 +121,10 @@ impl Database {
     /// Opens the existing table that `T` declares. A table that was declared as ordered ([`Database::declare`]) can
     /// be opened by a `T` that declares it hashed.
     ///
-    /// A table with columns or indexes that `T` does not know is opened too. Its rows keep their values there, and rows
-    /// that are inserted get the defaults. If its columns lie in another order, or its rows are clustered otherwise,
-    /// the rows are written again, while transactions run. That does not happen while another handle is in use. It is
-    /// durable when this returns.
+    /// A table with columns or indexes that `T` does not know is opened too. Its rows keep their values there, and
+    /// rows that are inserted get the defaults. If its columns lie in another order, its rows are read so from then
+    /// on. If it is clustered otherwise, they are written again, while transactions run. Neither happens while
+    /// another handle is in use. It is durable when this returns.
     ///
     /// # Errors
     /// There is no such table. It has another definition: the error says what [`Database::migrate`] would change, or

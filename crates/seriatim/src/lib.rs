@@ -44,6 +44,7 @@
 #[cfg(test)]
 extern crate self as seriatim;
 
+mod access;
 mod builder;
 mod calls;
 mod database;
@@ -82,9 +83,9 @@ pub use seriatim_base::{Epoch, Rng, Tid, clock, rng, thread};
 pub use seriatim_engine::{
     Abort, Batch, BatchPlacement, BatchStatistics, Canceller, Checkpoint, CloseError, Committed, Conflict, Contended,
     Contender, Contention, Durability, DynHandle, DynRow, DynScan, HotRow, LogStatistics, MemoryHeld, OpenError,
-    Pending, QUEUE_STAGES, QueueFull, QueueStatistics, Receipt, Recovery, RecoveryPhase, RecoveryProgress, RetryPolicy,
-    Running, Savepoint, SchemaError, SnapshotAges, Statistics, StorageError, TableChecked, TableStatistics,
-    TransactError, TransactionOptions, ViolatingRow, available_protocols, backup, protocols,
+    Pending, QUEUE_STAGES, QueueFull, QueueStatistics, Receipt, Recovery, RecoveryPhase, RecoveryProgress, Refusal,
+    RetryPolicy, Running, Savepoint, SchemaError, SnapshotAges, Statistics, StorageError, TableChecked,
+    TableStatistics, TransactError, TransactionOptions, ViolatingRow, available_protocols, backup, protocols,
 };
 pub use seriatim_macros::{Column, Table};
 pub use seriatim_procedure_macros::{Data, procedure, pure};

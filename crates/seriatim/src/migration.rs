@@ -291,12 +291,7 @@ impl Database {
 
     /// Changes one table. It is another one if handles of it do not stay valid.
     fn evolve(&self, evolution: Evolution) -> Result<Arc<TableSet>, SchemaError> {
-        let change = |evolution| Ok(self.change(vec![TableChange::Evolve(Box::new(evolution))])?.remove(0));
-        match evolution.apart_from_new_references() {
-            None => change(evolution),
-            // The rows must have their columns before it can be said to what these refer.
-            Some((first, then)) => change(first).and_then(|_| change(then)),
-        }
+        Ok(self.change(vec![TableChange::Evolve(Box::new(evolution))])?.remove(0))
     }
 }
 
@@ -354,6 +349,11 @@ impl Migration<'_> {
     /// Creates a table.
     pub fn create(self, table: TableDef) -> Self {
         self.add(TableChange::Create(table))
+    }
+
+    /// Gives a table that is created by a change before to the role with this id: see [`Database::access`].
+    pub fn own(self, table: impl Into<String>, role: u32) -> Self {
+        self.add(TableChange::Own(table.into(), role))
     }
 
     /// Makes a table one that `T` declares, as [`Database::migrate`] does.
@@ -423,10 +423,11 @@ impl Migration<'_> {
 
     /// Makes the changes, all of them or none, and returns them in words. They are durable when this returns.
     ///
-    /// Transactions run meanwhile. If rows must be converted, or an index is added, each write also writes the new
-    /// rows or entries until all are there. At the end, transactions on the changed tables wait for about a flush of
-    /// the log. The change waits for at most 10 s for transactions that are open, and new ones may wait with it for a
-    /// second. The memory of converted rows is needed twice meanwhile. Checkpoints wait.
+    /// Transactions run meanwhile. If columns are only added or dropped, rows stay as they are: readers see them as
+    /// they must be, and they are converted later. If rows must be converted, or an index is added, each write also
+    /// writes the new rows or entries until all are there. At the end, transactions on the changed tables wait for
+    /// about a flush of the log. The change waits for at most 10 s for transactions that are open, and new ones may
+    /// wait with it for a second. The memory of converted rows is needed twice meanwhile. Checkpoints wait.
     ///
     /// Handles stay valid if each column and index is where it was; otherwise their use fails with
     /// [`TransactError::TableGone`](crate::TransactError::TableGone).
@@ -444,6 +445,7 @@ impl Migration<'_> {
             TableChange::CreateSequence(sequence) => vec![format!("sequence `{}` is created", sequence.name)],
             TableChange::AlterSequence(sequence, _) => vec![format!("sequence `{sequence}` changes")],
             TableChange::DropSequence(sequence) => vec![format!("sequence `{sequence}` is dropped")],
+            TableChange::Own(..) => Vec::new(),
             TableChange::Evolve(evolution) => {
                 let table = &evolution.before().name;
                 evolution.changes().iter().map(|change| format!("table `{table}`: {change}")).collect()

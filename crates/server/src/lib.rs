@@ -1,22 +1,28 @@
 //! A server that speaks the protocol of PostgreSQL, version 3.
 //!
 //! [`serve`] accepts connections. Each has a session ([`session`]), a state machine of messages that does no I/O.
-//! Before a client has sent its first packet whole and asks for a session, nothing of it is decoded. All lengths are
-//! checked before memory is reserved for what they announce.
+//! Before a client is known ([`authentication`]), nothing of it is decoded but its first packet and what proves who it
+//! is. All lengths are checked before memory is reserved for what they announce.
 //!
-//! Connections are those of the same machine: there are no passwords yet. An address that others can reach is refused.
+//! Clients of the same machine need no password if their role has none. Those of others need one, and TLS.
 
+mod authentication;
 mod connection;
+mod counts;
 mod session;
 mod values;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::hash::Hash;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+pub use counts::{Counts, serve_http};
 pub use seriatim_sql::STACK_BYTES;
+pub use seriatim_wire::log::Log;
+pub use seriatim_wire::tls::Acceptor;
 
 use seriatim::rng::entropy;
 use seriatim::{Canceller, Database};
@@ -30,11 +36,58 @@ pub struct Settings {
     pub connections_max: usize,
     /// How long a client may take from its connection to its session.
     pub greeting_max: Duration,
+    /// The most connections of one address that have not logged in.
+    pub waiting_max: usize,
+    /// How long a client whose log-in failed waits for the answer.
+    pub failure_delay: Duration,
+    /// Whether a role without a password cannot connect, even from this machine.
+    pub passwords_always: bool,
+    /// TLS, for clients that ask for it. Those of other machines must.
+    pub tls: Option<Tls>,
+    /// Settings of sessions that have other values than usual.
+    pub defaults: Vec<(String, String)>,
+    /// Where failures and slow statements are told.
+    pub log: Log,
+    /// Whether connections are told there, too.
+    pub log_connections: bool,
+    /// What is counted.
+    pub counts: Arc<Counts>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { connections_max: 100, greeting_max: Duration::from_secs(10) }
+        Settings {
+            connections_max: 100,
+            greeting_max: Duration::from_secs(10),
+            waiting_max: 64,
+            failure_delay: Duration::from_millis(200),
+            passwords_always: false,
+            tls: None,
+            defaults: Vec::new(),
+            log: Log::default(),
+            log_connections: false,
+            counts: Arc::default(),
+        }
+    }
+}
+
+/// The server's certificate and key, which can be replaced while it runs.
+#[derive(Clone, Debug)]
+pub struct Tls(Arc<RwLock<Acceptor>>);
+
+impl Tls {
+    /// TLS with this certificate and key.
+    pub fn new(acceptor: Acceptor) -> Tls {
+        Tls(Arc::new(RwLock::new(acceptor)))
+    }
+
+    /// Replaces certificate and key for connections that begin from now on.
+    pub fn replace(&self, acceptor: Acceptor) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+    }
+
+    pub(crate) fn current(&self) -> Acceptor {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -42,9 +95,57 @@ impl Default for Settings {
 struct Shared {
     database: Database,
     settings: Settings,
+    /// Whether only clients of this machine reach the server.
+    is_loopback: bool,
     /// A permit for each session.
     sessions: Semaphore,
     cancels: Cancels,
+    /// Connections that have not logged in, by address.
+    waiting: Places<IpAddr>,
+    /// Sessions, by role.
+    of_roles: Places<u32>,
+    /// What salts of unknown users are made of, while there is no password.
+    mock_secret: Vec<u8>,
+}
+
+/// How many have a place, by what they have in common.
+struct Places<K>(Mutex<HashMap<K, usize>>);
+
+impl<K> Default for Places<K> {
+    fn default() -> Places<K> {
+        Places(Mutex::default())
+    }
+}
+
+/// A place, until it is dropped.
+struct Place<'p, K: Copy + Eq + Hash>(&'p Places<K>, K);
+
+impl<K: Copy + Eq + Hash> Places<K> {
+    /// Takes a place, if fewer than `most` are taken.
+    fn enter(&self, of: K, most: usize) -> Option<Place<'_, K>> {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = taken.entry(of).or_insert(0);
+        if *count < most {
+            *count += 1;
+            return Some(Place(self, of));
+        }
+        if *count == 0 {
+            taken.remove(&of);
+        }
+        None
+    }
+}
+
+impl<K: Copy + Eq + Hash> Drop for Place<'_, K> {
+    fn drop(&mut self) {
+        let mut taken = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = taken.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.1);
+            }
+        }
+    }
 }
 
 /// The sessions that can be cancelled, by what their clients know.
@@ -75,18 +176,33 @@ impl Cancels {
     }
 }
 
-/// Whether a server may listen at an address: only clients of the same machine reach it.
+/// Whether a server with these settings may listen at an address. Clients of other machines need TLS and a password.
 ///
 /// # Errors
-/// It may not; why.
-pub fn check_address(address: SocketAddr) -> Result<(), String> {
-    match address.ip().is_loopback() {
+/// It may not; why, and what would be right.
+pub fn check_address(address: SocketAddr, database: &Database, settings: &Settings) -> Result<(), String> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    let reached = format!("{address} can be reached from other machines");
+    if settings.tls.is_none() {
+        return Err(format!(
+            "{reached}: give a certificate and its key (--tls-cert, --tls-key), or listen on 127.0.0.1"
+        ));
+    }
+    match database.access().roles().any(|(_, role)| role.login && role.password.is_some()) {
         true => Ok(()),
         false => Err(format!(
-            "{address} can be reached from other machines, and there are no passwords yet: listen on 127.0.0.1, or let \
-             a proxy or a tunnel with authentication connect to it"
+            "{reached}, and no role has a password, so nobody could connect: `seriatim password DIR ROLE` sets one"
         )),
     }
+}
+
+/// The roles that can connect without a password from this machine.
+pub fn without_password(database: &Database) -> Vec<String> {
+    let access = database.access();
+    let open = access.roles().filter(|(_, role)| role.login && role.password.is_none());
+    open.map(|(_, role)| role.name.clone()).collect()
 }
 
 /// Serves clients of `listener`. The threads of the runtime need a stack of [`STACK_BYTES`].
@@ -96,7 +212,7 @@ pub fn check_address(address: SocketAddr) -> Result<(), String> {
 /// their transactions rolled back.
 ///
 /// # Errors
-/// Others can reach the listener's address.
+/// Others can reach the listener's address, and need neither TLS nor passwords.
 pub async fn serve(
     listener: TcpListener,
     database: Database,
@@ -104,10 +220,26 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
     abandon: impl Future<Output = ()>,
 ) -> Result<(), String> {
-    check_address(listener.local_addr().map_err(|error| error.to_string())?)?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    check_address(address, &database, &settings)?;
     let sessions = Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS));
-    let shared = Arc::new(Shared { database, settings, sessions, cancels: Cancels::default() });
-    let run = |stream, _, stopped| connection::run(stream, Arc::clone(&shared), stopped);
-    seriatim_wire::clients::serve(listener, run, drop, stop, abandon).await;
+    let (counts, log) = (Arc::clone(&settings.counts), settings.log.clone());
+    let stop = async {
+        stop.await;
+        counts.is_stopping.store(true, Ordering::Relaxed);
+    };
+    let shared = Arc::new(Shared {
+        database,
+        settings,
+        is_loopback: address.ip().is_loopback(),
+        sessions,
+        cancels: Cancels::default(),
+        waiting: Places::default(),
+        of_roles: Places::default(),
+        mock_secret: seriatim_scram::secret().into_bytes(),
+    });
+    let run = |stream, address, stopped| connection::run(stream, address, Arc::clone(&shared), stopped);
+    let failed = |error| log.line(format_args!("a connection could not be accepted: {error}"));
+    seriatim_wire::clients::serve(listener, run, failed, stop, abandon).await;
     Ok(())
 }

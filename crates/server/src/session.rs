@@ -5,7 +5,9 @@
 //! sequence are one transaction.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use std::vec::IntoIter;
 
 use bytes::{Bytes, BytesMut};
@@ -63,7 +65,57 @@ pub(crate) struct Session {
     /// Whether the client sends rows of a COPY, and whether a simple query began it.
     copying: Option<Began>,
     reported: Vec<String>,
+    /// For which settings and roles the client was told all, and the limits were read.
+    told_at: (u64, u64),
+    limits: Limits,
+    /// Whether the timer has cancelled the statement that runs.
+    is_timed_out: Arc<AtomicBool>,
+    /// The last statement, if slow ones are logged.
+    statement: Option<String>,
+    failures: Failures,
     out: BytesMut,
+}
+
+/// How long things may take, by the session's settings.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    /// A statement.
+    pub(crate) statement: Option<Duration>,
+    /// A statement that is not logged as slow.
+    pub(crate) slow: Option<Duration>,
+    /// The client, between two transactions and in one.
+    idle: Option<Duration>,
+    idle_in_transaction: Option<Duration>,
+}
+
+/// What failed since it was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Failures {
+    pub(crate) errors: u64,
+    /// Of these, how many took too long.
+    pub(crate) timeouts: u64,
+}
+
+/// Cancels a statement that takes too long, unless it is dropped before.
+pub(crate) struct Timer(tokio::task::AbortHandle);
+
+impl Timer {
+    pub(crate) fn start(after: Duration, session: &Session) -> Timer {
+        let (canceller, is_timed_out) = (session.canceller(), Arc::clone(&session.is_timed_out));
+        is_timed_out.store(false, Ordering::SeqCst);
+        let waits = tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            is_timed_out.store(true, Ordering::SeqCst);
+            canceller.cancel();
+        });
+        Timer(waits.abort_handle())
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// What began a COPY.
@@ -75,6 +127,8 @@ enum Began {
 
 /// A statement that the client prepared.
 struct Statement {
+    /// As it was written.
+    text: String,
     prepared: Prepared,
     /// The types of parameters that the client gave.
     given: Vec<Option<SqlType>>,
@@ -99,12 +153,21 @@ struct Rest {
 }
 
 impl Session {
-    /// A session of this user, with these settings. `out` will have what the client is told of it.
+    /// A session of this role, with these settings, and with these defaults of settings. `out` will have what the
+    /// client is told of it.
     ///
     /// # Errors
     /// A setting cannot have its value.
-    pub(crate) fn new(database: Database, user: &str, settings: &[(String, String)]) -> Result<Session, SqlError> {
-        let mut sql = seriatim_sql::Session::new(database).with_user(user);
+    pub(crate) fn new(
+        database: Database,
+        role: u32,
+        defaults: &[(String, String)],
+        settings: &[(String, String)],
+    ) -> Result<Session, SqlError> {
+        let mut sql = seriatim_sql::Session::new(database).of_role(role);
+        for (name, value) in defaults {
+            sql.set_default(name, value)?;
+        }
         for (name, value) in settings {
             sql.set_setting(name, value)?;
         }
@@ -115,6 +178,11 @@ impl Session {
             is_skipping: false,
             copying: None,
             reported: vec![String::new(); REPORTED.len()],
+            told_at: (0, 0),
+            limits: Limits::default(),
+            is_timed_out: Arc::default(),
+            statement: None,
+            failures: Failures::default(),
             out: BytesMut::new(),
         };
         session.report(true);
@@ -143,8 +211,55 @@ impl Session {
         }
     }
 
+    /// How long things may take.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// How long the client may be silent now, and the error of one that is silent for longer.
+    pub(crate) fn idle_limit(&self) -> Option<(Duration, SqlState, &'static str)> {
+        let (limit, state, message) = match (self.is_idle(), self.copying) {
+            (_, Some(_)) => return None,
+            (true, None) => (self.limits.idle, "57P05", "terminating connection due to idle-session timeout"),
+            (false, None) => {
+                let message = "terminating connection due to idle-in-transaction timeout";
+                (self.limits.idle_in_transaction, "25P03", message)
+            }
+        };
+        limit.map(|limit| (limit, SqlState(state), message))
+    }
+
+    /// The statement that ran last, without passwords.
+    pub(crate) fn take_statement(&mut self) -> Option<String> {
+        self.statement.take().map(|text| seriatim_sql::without_password(&text).into_owned())
+    }
+
+    /// What failed since the last call.
+    pub(crate) fn take_failures(&mut self) -> Failures {
+        std::mem::take(&mut self.failures)
+    }
+
+    /// Notes the statement that runs, if slow ones are logged.
+    fn note(&mut self, text: impl FnOnce() -> String) {
+        if self.limits.slow.is_some() {
+            self.statement = Some(text());
+        }
+    }
+
     /// Tells the client of settings that have other values than it knows.
     fn report(&mut self, all: bool) {
+        let now = self.sql.changes();
+        if !all && self.told_at == now {
+            return;
+        }
+        self.told_at = now;
+        let time = |name| self.sql.time_setting(name);
+        self.limits = Limits {
+            statement: time("statement_timeout"),
+            slow: time("log_min_duration_statement"),
+            idle: time("idle_session_timeout"),
+            idle_in_transaction: time("idle_in_transaction_session_timeout"),
+        };
         for (at, (name, setting)) in REPORTED.into_iter().enumerate() {
             let value = self.sql.show_setting(setting).unwrap_or_default();
             if all || self.reported[at] != value {
@@ -226,14 +341,26 @@ impl Session {
     }
 
     pub(crate) fn error(&mut self, error: &SqlError) {
-        let fields = fields(error, "ERROR");
+        self.failures.errors += 1;
+        let mut fields = fields(error, "ERROR");
+        if error.state == SqlState::QUERY_CANCELED && self.is_timed_out.swap(false, Ordering::SeqCst) {
+            self.failures.timeouts += 1;
+            for (code, text) in &mut fields {
+                if *code == b'M' {
+                    *text = "canceling statement due to statement timeout".to_owned();
+                }
+            }
+        }
         self.send(&ErrorResponse::new(fields));
     }
 
     fn query(&mut self, bytes: &Bytes) {
         let answers = match decode::<Query>(bytes) {
             Err(malformed) => return self.error(&violation(malformed)),
-            Ok(query) => self.sql.execute(&query.query),
+            Ok(query) => {
+                self.note(|| query.query.clone());
+                self.sql.execute(&query.query)
+            }
         };
         let (answers, failure) = match answers {
             Ok(answers) => (answers, None),
@@ -358,7 +485,7 @@ impl Session {
         });
         let given = given.collect::<Result<Vec<_>, _>>()?;
         let prepared = self.sql.prepare(&parse.query, &given)?;
-        self.statements.insert(name, Arc::new(Mutex::new(Statement { prepared, given })));
+        self.statements.insert(name, Arc::new(Mutex::new(Statement { text: parse.query, prepared, given })));
         self.send(&ParseComplete::new());
         Ok(())
     }
@@ -439,6 +566,7 @@ impl Session {
             }
             None => {
                 let mut statement = portal.statement.lock().unwrap_or_else(PoisonError::into_inner);
+                self.note(|| statement.text.clone());
                 let was_idle = self.is_idle();
                 let alone = before_sync && self.sql.status() == Status::Idle;
                 let ran = self.sql.execute_prepared(&mut statement.prepared, &portal.values, alone);
@@ -563,5 +691,15 @@ fn fields(error: &SqlError, severity: &str) -> Vec<(u8, String)> {
 pub(crate) fn fatal(state: SqlState, message: &str, hint: Option<&str>) -> Bytes {
     let mut error = SqlError::new(state, message);
     error.hint = hint.map(str::to_owned);
-    message::encode(&ErrorResponse::new(fields(&error, "FATAL")))
+    fatal_error(&error)
+}
+
+/// An error that ends a connection.
+pub(crate) fn fatal_error(error: &SqlError) -> Bytes {
+    message::encode(&ErrorResponse::new(fields(error, "FATAL")))
+}
+
+/// The end of a connection whose client violates the protocol.
+pub(crate) fn violated(why: &dyn std::fmt::Display) -> Bytes {
+    fatal(SqlState("08P01"), &why.to_string(), None)
 }

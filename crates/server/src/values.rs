@@ -71,6 +71,8 @@ fn write_binary(value: &Datum<'_>, column: &Column, row: &mut BytesMut) {
         (Datum::Integer(number), SqlType::Int2) => row.put_i16(*number as i16),
         (Datum::Integer(number), SqlType::Int4) => row.put_i32(*number as i32),
         (Datum::Integer(number), SqlType::Int8) => row.put_i64(*number as i64),
+        (Datum::Integer(number), SqlType::Oid) => row.put_u32(*number as u32),
+        (Datum::Text(text), ty) if let Some(element) = ty.element() => write_array(text, element, row),
         (Datum::Integer(number), _) => match Numeric::new(*number, 0) {
             Ok(number) => write_numeric(number, row),
             // More digits than a numeric has here.
@@ -95,6 +97,51 @@ fn write_binary(value: &Datum<'_>, column: &Column, row: &mut BytesMut) {
             row.put_slice(column.text(value).unwrap_or_default().as_bytes());
         }
     }
+}
+
+/// An array of one dimension. Texts that are none have no elements.
+fn write_array(text: &str, element: SqlType, row: &mut BytesMut) {
+    let elements = seriatim_sql::array_elements(text).unwrap_or_default();
+    row.put_i32(i32::from(!elements.is_empty()));
+    row.put_i32(i32::from(elements.iter().any(Option::is_none)));
+    row.put_u32(element.oid());
+    if elements.is_empty() {
+        return;
+    }
+    row.put_i32(elements.len() as i32);
+    // Vectors count from 0.
+    row.put_i32(i32::from(text.trim_start().starts_with('{')));
+    let stored = element.stored();
+    let column = Column::computed("", element, stored);
+    for value in elements {
+        let value = value.and_then(|value| Datum::of_text(&value, stored).ok()).unwrap_or(Datum::Null);
+        write(&value, &column, Format::Binary, row);
+    }
+}
+
+/// An array of one dimension, as text; `None` if the bytes are none.
+fn read_array(bytes: &[u8], element: SqlType) -> Result<Option<String>, SqlError> {
+    let word = |at: usize| bytes.get(at..at + 4).map(|word| i32::from_be_bytes([word[0], word[1], word[2], word[3]]));
+    let (dimensions, Some(count)) = (word(0), word(12).or(Some(0))) else { return Ok(None) };
+    match dimensions {
+        Some(0) if bytes.len() == 12 => return Ok(Some("{}".to_owned())),
+        Some(1) if count >= 0 => {}
+        Some(2..) => return Err(SqlError::unsupported_value("arrays of several dimensions")),
+        _ => return Ok(None),
+    }
+    let (mut elements, mut at) = (Vec::new(), 20);
+    for _ in 0..count {
+        let Some(length) = word(at) else { return Ok(None) };
+        at += 4;
+        let Ok(length) = usize::try_from(length) else {
+            elements.push(None);
+            continue;
+        };
+        let Some(value) = at.checked_add(length).and_then(|end| bytes.get(at..end)) else { return Ok(None) };
+        at += length;
+        elements.push(Some(read_binary(value, Some(element), element.stored())?.to_text(None).into_owned()));
+    }
+    Ok((at == bytes.len()).then(|| seriatim_sql::array_text(elements.into_iter())))
 }
 
 fn write_numeric(number: Numeric, row: &mut BytesMut) {
@@ -167,6 +214,7 @@ fn read_binary(bytes: &[u8], sent: Option<SqlType>, ty: ColumnType) -> Result<Da
     let integer = || {
         Some(match bytes.len() {
             2 => i128::from(i16::from_be_bytes(bytes.try_into().ok()?)),
+            4 if sent == Some(SqlType::Oid) => i128::from(u32::from_be_bytes(bytes.try_into().ok()?)),
             4 => i128::from(i32::from_be_bytes(bytes.try_into().ok()?)),
             8 => i128::from(i64::from_be_bytes(bytes.try_into().ok()?)),
             _ => return None,
@@ -174,6 +222,9 @@ fn read_binary(bytes: &[u8], sent: Option<SqlType>, ty: ColumnType) -> Result<Da
     };
     let int32 = || Some(i32::from_be_bytes(bytes.try_into().ok()?));
     let int64 = || Some(i64::from_be_bytes(bytes.try_into().ok()?));
+    if let Some(element) = sent.and_then(SqlType::element) {
+        return read_array(bytes, element)?.map(|text| Datum::Text(text.into())).ok_or_else(wrong);
+    }
     let value = match ty {
         ColumnType::Bool => match bytes {
             [0] => Some(Datum::Bool(false)),
@@ -292,6 +343,10 @@ mod tests {
             (Datum::Date("2026-11-30".parse().expect("a date")), SqlType::Date, ColumnType::Date),
             (Datum::Time("12:34:56.5".parse().expect("a time")), SqlType::Time, ColumnType::Time),
             (Datum::DateTime("1999-12-31T23:59:59".parse().expect("a time")), SqlType::Timestamp, ColumnType::DateTime),
+            (Datum::Integer(i128::from(u32::MAX)), SqlType::Oid, ColumnType::U32),
+            (Datum::Text("{1,NULL,-3}".into()), SqlType::Other("bigint[]", 1016), ColumnType::LongText),
+            (Datum::Text("{a,\"b c\",NULL}".into()), SqlType::Other("text[]", 1009), ColumnType::LongText),
+            (Datum::Text("{}".into()), SqlType::Other("integer[]", 1007), ColumnType::LongText),
             (Datum::Timestamp(Timestamp::from_microseconds(1)), SqlType::TimestampTz, ColumnType::Timestamp),
             (
                 Datum::Interval(Interval { months: 1, days: -2, microseconds: 3_000_000 }),

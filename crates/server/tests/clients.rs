@@ -1,5 +1,8 @@
 //! Unmodified clients: psql and pgbench, where they are installed.
 
+#[path = "clients/authentication.rs"]
+mod authentication;
+
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,6 +22,10 @@ struct Server {
 
 impl Server {
     fn start(settings: Settings) -> Server {
+        Server::start_at("127.0.0.1:0", Database::in_memory().expect("there is memory"), settings)
+    }
+
+    fn start_at(address: &'static str, database: Database, settings: Settings) -> Server {
         let (tell, told) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let running = std::thread::spawn(move || {
@@ -26,10 +33,9 @@ impl Server {
             runtime.enable_all().thread_stack_size(seriatim_server::STACK_BYTES);
             let runtime = runtime.build().expect("there are threads");
             runtime.block_on(async move {
-                let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+                let listener = TcpListener::bind(address).await.expect("a port is free");
                 tell.send(listener.local_addr().expect("it is bound")).expect("somebody waits");
                 let stop = async { drop(stopped.await) };
-                let database = Database::in_memory().expect("there is memory");
                 seriatim_server::serve(listener, database, settings, stop, std::future::pending()).await
             })
         });
@@ -807,4 +813,163 @@ fn rows_are_copied_in_and_out() {
     let mut psql = command.spawn().expect("it can be started");
     psql.stdin.take().expect("it is piped").write_all(script.as_bytes()).expect("it reads");
     assert_eq!(String::from_utf8_lossy(&psql.wait_with_output().expect("it ends").stdout), "6\n5\n");
+}
+
+/// What is described: keys, indexes, conditions, foreign keys in both directions, defaults.
+const DESCRIBED: &str = "
+    create table parent (a int, b varchar(10), note text default 'x y', primary key (a, b));
+    create table child (
+        id int primary key, pa int not null default 7, pb varchar(10), n numeric(8, 2), c char(3) default 'ab',
+        t timestamptz, u int unique, d double precision, e real default 1.5, f boolean default true, g date,
+        h smallint, i bigint default -5, j bytea, k uuid, l interval, m time, o timestamp,
+        constraint positive check (u > 0 and pa <> 3),
+        constraint child_parent foreign key (pa, pb) references parent on delete cascade
+    );
+    create table \"Odd name\" (\"Key\" int primary key, parent int references child (u) on update set null deferrable);
+    alter table \"Odd name\" add check (parent > 1);
+    create index child_n on child (n desc, pa);
+    create unique index child_cu on child (c);
+    create index child_h on child using hash (pb)";
+
+/// The commands of psql that describe, and queries of its completion and of drivers.
+const DESCRIPTIONS: &[&str] = &[
+    "\\d",
+    "\\dt",
+    "\\dt child",
+    "\\d child",
+    "\\d parent",
+    "\\d \"Odd name\"",
+    "\\d public.child",
+    "\\d child_n",
+    "\\d child_pkey",
+    "\\d child_h",
+    "\\d nothing",
+    "\\di",
+    "\\di child*",
+    "\\ds",
+    "\\dv",
+    "\\du",
+    "\\df",
+    "\\dT",
+    "\\dp child",
+    "\\d child*",
+    // Completion of names.
+    "select c.relname, null::pg_catalog.text from pg_catalog.pg_class c where c.relkind in ('r', 'S', 'v', 'm', 'f', \
+     'p') and (c.relname) like 'ch%' and pg_catalog.pg_table_is_visible(c.oid) and c.relnamespace <> (select oid from \
+     pg_catalog.pg_namespace where nspname = 'pg_catalog') union all select null::pg_catalog.text, n.nspname from \
+     pg_catalog.pg_namespace n where n.nspname like 'pu%' and n.nspname not like E'pg\\\\_%' limit 1000",
+    "select a.attname, null::pg_catalog.text from pg_catalog.pg_attribute a, pg_catalog.pg_class c where c.oid = \
+     a.attrelid and a.attnum > 0 and not a.attisdropped and (a.attname) like 'p%' and (c.relname) = ('child') and \
+     pg_catalog.pg_table_is_visible(c.oid) order by 1 limit 1000",
+    // SQLAlchemy.
+    "select pg_catalog.pg_class.relname from pg_catalog.pg_class join pg_catalog.pg_namespace on \
+     pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace where pg_catalog.pg_class.relname = \
+     'child'::varchar and pg_catalog.pg_class.relkind = any (array['r'::varchar, 'p'::varchar, 'f'::varchar]) and \
+     pg_catalog.pg_table_is_visible(pg_catalog.pg_class.oid) and pg_catalog.pg_namespace.nspname != 'pg_catalog'",
+    "select typname, oid, typarray, oid::regtype::text as regtype, typdelim as delimiter from pg_type t where t.oid = \
+     to_regtype('int4') order by t.oid",
+    "select array_agg(a.attname order by k.n), array_agg(a.attnum order by k.n desc) from pg_index i join lateral \
+     unnest(i.indkey) with ordinality k (attnum, n) on true join pg_attribute a on a.attrelid = i.indrelid and \
+     a.attnum = k.attnum where i.indrelid = 'parent'::regclass",
+    // Django.
+    "select c.relname, case when c.relispartition then 'p' when c.relkind in ('m', 'v') then 'v' else 't' end, \
+     obj_description(c.oid, 'pg_class') from pg_catalog.pg_class c left join pg_catalog.pg_namespace n on n.oid = \
+     c.relnamespace where c.relkind in ('f', 'm', 'p', 'r', 'v') and n.nspname not in ('pg_catalog', 'pg_toast') and \
+     pg_catalog.pg_table_is_visible(c.oid) order by 1",
+    "select a.attname as column_name, not (a.attnotnull or (t.typtype = 'd' and t.typnotnull)) as is_nullable, \
+     pg_get_expr(ad.adbin, ad.adrelid) as column_default, case when collname = 'default' then null else collname end \
+     as collation, a.attidentity != '' as is_autofield, col_description(a.attrelid, a.attnum) as column_comment from \
+     pg_attribute a left join pg_attrdef ad on a.attrelid = ad.adrelid and a.attnum = ad.adnum left join pg_collation \
+     co on a.attcollation = co.oid join pg_type t on a.atttypid = t.oid join pg_class c on a.attrelid = c.oid join \
+     pg_namespace n on c.relnamespace = n.oid where c.relkind in ('f', 'm', 'p', 'r', 'v') and c.relname = 'child' and \
+     n.nspname not in ('pg_catalog', 'pg_toast') and pg_catalog.pg_table_is_visible(c.oid) and a.attnum > 0 \
+     order by a.attnum",
+    "select c.conname, array(select attname from unnest(c.conkey) with ordinality cols (colid, arridx) join \
+     pg_attribute as ca on cols.colid = ca.attnum where ca.attrelid = c.conrelid order by cols.arridx), c.contype, \
+     (select fkc.relname || '.' || fka.attname from pg_attribute as fka join pg_class as fkc on fka.attrelid = fkc.oid \
+     where fka.attrelid = c.confrelid and fka.attnum = c.confkey[1]), cl.reloptions from pg_constraint as c join \
+     pg_class as cl on c.conrelid = cl.oid where cl.relname = 'child' and pg_catalog.pg_table_is_visible(cl.oid) \
+     order by 1",
+    // ActiveRecord.
+    "select a.attname, format_type(a.atttypid, a.atttypmod), pg_get_expr(d.adbin, d.adrelid), a.attnotnull, \
+     a.atttypid, a.atttypmod, c.collname, col_description(a.attrelid, a.attnum) as comment, attidentity as identity, \
+     attgenerated as attgenerated from pg_attribute a left join pg_attrdef d on a.attrelid = d.adrelid and a.attnum \
+     = d.adnum left join pg_type t on a.atttypid = t.oid left join pg_collation c on a.attcollation = c.oid and \
+     a.attcollation <> t.typcollation where a.attrelid = '\"child\"'::regclass and a.attnum > 0 and not \
+     a.attisdropped order by a.attnum",
+    "select a.attname from (select indrelid, indkey, generate_subscripts(indkey, 1) idx from pg_index where indrelid = \
+     '\"parent\"'::regclass and indisprimary) i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = \
+     i.indkey[i.idx] order by i.idx",
+    "select distinct i.relname, d.indisunique, d.indkey, pg_get_indexdef(d.indexrelid), \
+     pg_catalog.obj_description(i.oid, 'pg_class') as comment, d.indisvalid from pg_class t inner join pg_index d on \
+     t.oid = d.indrelid inner join pg_class i on d.indexrelid = i.oid left join pg_namespace n on n.oid = \
+     t.relnamespace where i.relkind in ('i', 'I') and d.indisprimary = 'f' and t.relname = 'child' and n.nspname = any \
+     (current_schemas(false)) order by i.relname",
+    "select t2.oid::regclass::text as to_table, a1.attname as column, a2.attname as primary_key, c.conname as name, \
+     c.confupdtype as on_update, c.confdeltype as on_delete, c.convalidated as valid, c.condeferrable as deferrable, \
+     c.condeferred as deferred from pg_constraint c join pg_class t1 on c.conrelid = t1.oid join pg_class t2 on \
+     c.confrelid = t2.oid join pg_attribute a1 on a1.attnum = c.conkey[1] and a1.attrelid = t1.oid join pg_attribute \
+     a2 on a2.attnum = c.confkey[1] and a2.attrelid = t2.oid join pg_namespace t3 on c.connamespace = t3.oid where \
+     c.contype = 'f' and t1.relname = 'child' and t3.nspname = any (current_schemas(false)) order by c.conname",
+    // pgjdbc.
+    "select null as table_cat, n.nspname as table_schem, c.relname as table_name, case n.nspname ~ '^pg_' or n.nspname \
+     = 'information_schema' when true then case when n.nspname = 'pg_catalog' then case c.relkind when 'r' then \
+     'SYSTEM TABLE' when 'v' then 'SYSTEM VIEW' else null end else null end when false then case c.relkind when 'r' \
+     then 'TABLE' when 'i' then 'INDEX' else null end else null end as table_type, d.description as remarks, '' as \
+     type_cat from pg_catalog.pg_namespace n, pg_catalog.pg_class c left join pg_catalog.pg_description d on (c.oid = \
+     d.objoid and d.objsubid = 0 and d.classoid = 'pg_class'::regclass) where c.relnamespace = n.oid and n.nspname = \
+     'public' and c.relname like 'child%' order by table_type, table_schem, table_name",
+    // pgbench.
+    "select o.n, p.partstrat, pg_catalog.count(i.inhparent) from pg_catalog.pg_class as c join pg_catalog.pg_namespace \
+     as n on (n.oid = c.relnamespace) cross join lateral (select \
+     pg_catalog.array_position(pg_catalog.current_schemas(true), n.nspname)) as o(n) left join \
+     pg_catalog.pg_partitioned_table as p on (p.partrelid = c.oid) left join pg_catalog.pg_inherits as i on (c.oid = \
+     i.inhparent) where c.relname = 'child' and o.n is not null group by 1, 2 order by 1 asc limit 1",
+    // The standard's tables.
+    "select column_name, ordinal_position, column_default, is_nullable, data_type, character_maximum_length, \
+     numeric_precision, numeric_precision_radix, numeric_scale, datetime_precision, udt_name from \
+     information_schema.columns where table_name = 'child' order by 2",
+    "select table_name, table_type, is_insertable_into from information_schema.tables where table_schema = 'public' \
+     order by 1",
+    "select constraint_name, table_name, constraint_type, is_deferrable, initially_deferred from \
+     information_schema.table_constraints where constraint_schema = 'public' and constraint_type <> 'CHECK' order by 1",
+    "select constraint_name, column_name, ordinal_position from information_schema.key_column_usage where \
+     constraint_schema = 'public' order by 1, 3",
+    "select constraint_name, unique_constraint_name, match_option, update_rule, delete_rule from \
+     information_schema.referential_constraints order by 1",
+    "select conname, pg_get_constraintdef(oid), conkey, confkey from pg_constraint where connamespace = \
+     'public'::regnamespace and contype <> 'c' order by 1",
+    "select indexdef from pg_indexes where schemaname = 'public' order by 1",
+    "select 'child'::regclass, 'pg_class'::regclass::oid, '\"Odd name\"'::regclass, to_regclass('nothing'), \
+     'int4'::regtype, 1043::regtype, format_type(1700, 524294), quote_ident('a b'), 'x' ~ '^[a-z]$', 'X' !~* 'x'",
+];
+
+#[test]
+fn psql_describes_tables_as_those_of_postgresql() {
+    let Some(binaries) = seriatim_postgres::binaries() else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let theirs =
+        seriatim_postgres::Server::start(binaries, "described", "", "").unwrap_or_else(|error| panic!("{error}"));
+    let ours = Server::start(Settings::default());
+    for statement in DESCRIBED.split(';') {
+        theirs.psql(statement).expect("it is new");
+        assert_eq!(ours.psql(statement), "", "{statement}");
+    }
+    let mut wrong = String::new();
+    for text in DESCRIPTIONS {
+        let printed = |mut command: Command| {
+            let output = command.args(["-X", "-c", text]).output().expect("it can be started");
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+        };
+        let mut psql = theirs.command("psql");
+        psql.args(["-h", "127.0.0.1", "-U", "postgres", "-d", "postgres", "-p", &theirs.port().to_string()]);
+        let should = printed(psql);
+        let is = printed(ours.command("psql", &[]));
+        if is != should {
+            wrong += &format!("{text}\n--- ours\n{is}\n--- PostgreSQL\n{should}\n");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
 }

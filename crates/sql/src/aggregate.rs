@@ -12,7 +12,7 @@ use seriatim::catalog::expression::{Binary, Bound, Datum, Expression};
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Aggregate, Call, Context, Nothing};
 use crate::from::Parameters;
-use crate::rows::{Distinct, Joined, Owned, Sources, order};
+use crate::rows::{Distinct, Joined, Owned, Sources, directed, order};
 use crate::types::SqlType;
 
 /// An aggregate whose argument and types are known.
@@ -22,6 +22,8 @@ pub(crate) struct BoundCall {
     argument: Option<Bound>,
     is_distinct: bool,
     filter: Option<Bound>,
+    separator: Option<Bound>,
+    order: Vec<(Bound, bool, bool)>,
     /// The type of the result.
     pub(crate) result: ColumnType,
     /// The sum of `$1`, the sum so far, and `$2`, another argument.
@@ -37,6 +39,8 @@ pub(crate) struct State {
     /// The sum, or the extreme so far; NULL at first.
     value: Option<Owned>,
     seen: BTreeSet<Distinct>,
+    /// The values that are put together: what they are ordered by, what stands before each, and each.
+    parts: Vec<(Vec<Owned>, Owned, Owned)>,
 }
 
 impl BoundCall {
@@ -63,6 +67,9 @@ impl BoundCall {
             (Aggregate::Count, _) => (ColumnType::I64, None),
             (Aggregate::Min | Aggregate::Max, Some(ty)) if ty != ColumnType::Bool => (ty, None),
             (Aggregate::BoolAnd | Aggregate::BoolOr, Some(ColumnType::Bool)) => (ColumnType::Bool, None),
+            (Aggregate::StringAgg, Some(ColumnType::LongText)) | (Aggregate::ArrayAgg, Some(_)) => {
+                (ColumnType::LongText, None)
+            }
             (Aggregate::Sum, Some(ty)) => {
                 let sum = sum_of(ty).ok_or_else(undefined)?;
                 (sum, Some(sum))
@@ -89,8 +96,14 @@ impl BoundCall {
             Aggregate::Avg => Some(of(Binary::Divide, [result, ColumnType::I64], result)?),
             _ => None,
         };
+        let separator =
+            call.separator.as_ref().map(|between| context.bind(between, sources, parameters)).transpose()?;
+        let order = call.order.iter().map(|(by, descending, nulls_first)| {
+            Ok::<_, SqlError>((context.bind(by, sources, parameters)?, *descending, *nulls_first))
+        });
+        let order = order.collect::<Result<_, _>>()?;
         let (function, is_distinct) = (call.function, call.is_distinct);
-        Ok(BoundCall { function, argument, is_distinct, filter, result, add, divide })
+        Ok(BoundCall { function, argument, is_distinct, filter, separator, order, result, add, divide })
     }
 
     /// Adds a row to a group.
@@ -105,7 +118,7 @@ impl BoundCall {
         let value = match &self.argument {
             None => None,
             Some(argument) => match joined.value(argument)?.into_owned() {
-                Datum::Null => return Ok(()),
+                Datum::Null if self.function != Aggregate::ArrayAgg => return Ok(()),
                 value => Some(value),
             },
         };
@@ -116,6 +129,15 @@ impl BoundCall {
             env.run.keep(value.as_slice()).map_err(|error| env.fail(error))?;
         }
         state.count += 1;
+        if matches!(self.function, Aggregate::StringAgg | Aggregate::ArrayAgg) {
+            let keys = self.order.iter().map(|(by, ..)| Ok(joined.value(by)?.into_owned()));
+            let keys = keys.collect::<Result<Vec<Owned>, Abort>>()?;
+            let before = self.separator.as_ref().map(|between| joined.value(between)).transpose()?;
+            let part = (keys, before.map_or(Datum::Null, Datum::into_owned), value.unwrap_or(Datum::Null));
+            env.run.keep(std::slice::from_ref(&part.2)).map_err(|error| env.fail(error))?;
+            state.parts.push(part);
+            return Ok(());
+        }
         let Some(value) = value else { return Ok(()) };
         let before = state.value.take();
         state.value = match (self.function, before) {
@@ -135,6 +157,37 @@ impl BoundCall {
         Ok(())
     }
 
+    /// The values as one text, or one array.
+    fn together(&self, mut parts: Vec<(Vec<Owned>, Owned, Owned)>) -> Owned {
+        if parts.is_empty() {
+            return Datum::Null;
+        }
+        if self.is_distinct && self.order.is_empty() {
+            parts.sort_by(|(.., a), (.., b)| order(a, b));
+        }
+        parts.sort_by(|(a, ..), (b, ..)| {
+            let items = self.order.iter().zip(a.iter().zip(b));
+            let by = |((_, descending, nulls_first), (a, b)): (&(Bound, bool, bool), (&Owned, &Owned))| {
+                directed(a, b, *descending, *nulls_first)
+            };
+            items.map(by).find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+        });
+        let ty = self.argument.as_ref().and_then(Bound::column_type);
+        let shown = |value: &Owned| value.to_text(ty).into_owned();
+        if self.function == Aggregate::ArrayAgg {
+            let element = |(.., value): &(Vec<Owned>, Owned, Owned)| (!value.is_null()).then(|| shown(value));
+            return Datum::Text(crate::array::to_text(parts.iter().map(element)).into());
+        }
+        let mut all = String::new();
+        for (at, (_, before, value)) in parts.iter().enumerate() {
+            if at > 0 {
+                all.push_str(&before.to_text(None));
+            }
+            all.push_str(&shown(value));
+        }
+        Datum::Text(all.into())
+    }
+
     fn zero(&self) -> Owned {
         match self.result {
             ColumnType::F32 => Datum::Single(0.0),
@@ -150,6 +203,9 @@ impl BoundCall {
     /// # Errors
     /// It has no value.
     pub(crate) fn finish(&self, state: State) -> Result<Owned, SqlError> {
+        if matches!(self.function, Aggregate::StringAgg | Aggregate::ArrayAgg) {
+            return Ok(self.together(state.parts));
+        }
         match (self.function, &self.divide, state.value) {
             (Aggregate::Count, ..) => Ok(Datum::Integer(state.count)),
             (_, Some(divide), Some(sum)) => computed(divide, &[sum, Datum::Integer(state.count)]),

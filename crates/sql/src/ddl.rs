@@ -22,6 +22,7 @@ use crate::error::{SqlError, SqlState};
 use crate::expression::{Default, is_volatile, sequence_of_default, sequences_in, with_sequences};
 use crate::form;
 use crate::names::{Names, name, object};
+use crate::roles;
 use crate::rows::is_row_id;
 use crate::sequence::{self, AlterIdentity, AlterSequence, Altered, Clause};
 use crate::surroundings::{Around, is_serial, name_in, quoted};
@@ -59,23 +60,6 @@ pub(crate) struct Ddl {
 }
 
 impl Ddl {
-    /// The class of the error if rows do not permit the changes.
-    pub(crate) fn refusal(&self) -> SqlState {
-        let changes = self.steps.iter().filter_map(|step| match step {
-            Step::Change { changes, .. } => Some(changes),
-            _ => None,
-        });
-        let state = changes.flatten().find_map(|change| match change {
-            Change::AddReference { .. } => Some(SqlState::FOREIGN_KEY_VIOLATION),
-            Change::AddIndex { .. } => Some(SqlState::UNIQUE_VIOLATION),
-            Change::SetNullable { .. } => Some(SqlState::NOT_NULL_VIOLATION),
-            Change::SetKey { .. } => Some(SqlState::UNIQUE_VIOLATION),
-            Change::SetType { .. } => Some(SqlState::NUMERIC_VALUE_OUT_OF_RANGE),
-            _ => None,
-        });
-        state.unwrap_or(SqlState::CHECK_VIOLATION)
-    }
-
     fn new(tag: &'static str, steps: Vec<Step>) -> Ddl {
         Ddl { steps, tag, notices: Vec::new() }
     }
@@ -128,6 +112,7 @@ pub(crate) fn bind(statement: &Statement, names: Names<'_>, around: &Arc<Around>
 pub(crate) fn is_change(command: &Command) -> bool {
     let statement = match command {
         Command::Statement(statement) => statement,
+        Command::Roles(statement) => return !matches!(**statement, roles::Statement::Become { .. }),
         Command::AlterSequence(_) | Command::AlterIdentity(_) => return true,
         Command::Maintenance(_) => return false,
     };
@@ -211,6 +196,7 @@ impl Declared<'_> {
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
         let mut new = column(syntax)?;
+        check_sequences(new.column.computed_default.as_deref(), self.names)?;
         if let Some(sequence) = new.sequence(&self.table, self.names, &self.sequences)? {
             self.sequences.push(sequence);
         }
@@ -478,6 +464,20 @@ impl NewColumn {
     }
 }
 
+/// Checks that the sequences exist that a default names.
+fn check_sequences(default: Option<&str>, names: Names<'_>) -> Result<(), SqlError> {
+    for own in default.map(sequences_in).unwrap_or_default() {
+        let own = name_in(&own)?;
+        if names.sequence(&own).is_none() {
+            return Err(match names.is_taken(&own) {
+                true => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{own}\" is not a sequence")),
+                false => SqlError::no_table(&own),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// The default that takes the next number of a sequence.
 fn next_of(sequence: &str) -> String {
     let name = Literal::Text(quoted(sequence).into());
@@ -728,6 +728,7 @@ impl Altering<'_> {
             let message = format!("column \"{own}\" of relation \"{table}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
+        check_sequences(new.column.computed_default.as_deref(), self.names)?;
         if let Some(sequence) = new.sequence(&self.table, self.names, &[])? {
             self.sequences.push(Step::CreateSequence(sequence));
         }
@@ -740,13 +741,16 @@ impl Altering<'_> {
             let default = within(&**self.around, || value_of(text, &first))?;
             default.give(&mut first);
         }
+        // One that they have from the beginning needs no second look.
+        let is_proved = nullable || !is_each && first.default.is_some();
+        first.nullable = nullable || !is_proved;
         self.added.push(own.clone());
         self.change(Change::add_column(first.clone()));
         if is_each {
             let column = ColumnDef { nullable, computed_default: computed_default.clone(), identity, ..first.clone() };
             self.steps.push(Step::Fill { table: self.table.clone(), column });
         }
-        if !nullable {
+        if !is_proved {
             self.change(Change::set_nullable(own.clone(), false));
         }
         match (computed_default, identity) {
@@ -798,7 +802,10 @@ impl Altering<'_> {
             AlterColumnOperation::SetDefault { value } => match Default::of(value, column)? {
                 Default::None => Change::set_default(own, None),
                 Default::Constant(text) => Change::set_default(own, Some(text.into())),
-                Default::Computed(text) => Change::compute_default(own, text),
+                Default::Computed(text) => {
+                    check_sequences(Some(&text), self.names)?;
+                    Change::compute_default(own, text)
+                }
             },
             AlterColumnOperation::SetDataType { data_type, using: None, .. } => set_type(own, data_type)?,
             AlterColumnOperation::AddGenerated { .. } if is_identity => {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use seriatim::{SchemaError, TransactError};
+use seriatim::catalog::ColumnType;
+use seriatim::{Refusal, SchemaError, TransactError};
 
 /// The class of an error: five characters, as PostgreSQL's appendix A has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +66,14 @@ states! {
     SERIALIZATION_FAILURE = "40001";
     /// The result of a commit is not known.
     STATEMENT_COMPLETION_UNKNOWN = "40003";
+    /// Something that cannot be granted.
+    INVALID_GRANT_OPERATION = "0LP01";
+    /// There is no such schema.
+    UNDEFINED_SCHEMA = "3F000";
+    /// The role may not do that.
+    INSUFFICIENT_PRIVILEGE = "42501";
+    /// The name has a meaning.
+    RESERVED_NAME = "42939";
     /// The text is not SQL.
     SYNTAX_ERROR = "42601";
     /// A column stands neither in GROUP BY nor in an aggregate.
@@ -91,6 +100,14 @@ states! {
     INVALID_NAME = "42602";
     /// A value is given for a column whose values only its sequence gives.
     GENERATED_ALWAYS = "428C9";
+    /// There is no such prepared statement.
+    INVALID_SQL_STATEMENT_NAME = "26000";
+    /// There is no such cursor.
+    INVALID_CURSOR_NAME = "34000";
+    /// A cursor of this name exists.
+    DUPLICATE_CURSOR = "42P03";
+    /// A prepared statement of this name exists.
+    DUPLICATE_PREPARED_STATEMENT = "42P05";
     /// A table of this name exists.
     DUPLICATE_TABLE = "42P07";
     /// An object of this name exists.
@@ -342,11 +359,37 @@ impl From<SchemaError> for SqlError {
             SchemaError::InUse { .. } | SchemaError::SequenceOwned { .. } => SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
             SchemaError::Busy => SqlState::LOCK_NOT_AVAILABLE,
             SchemaError::Storage(_) => SqlState::IO_ERROR,
-            SchemaError::Refused { .. } => SqlState::CHECK_VIOLATION,
+            SchemaError::Refused { table, reason, .. } => return refused(table, reason, error.to_string()),
+            SchemaError::Transact(error) => return SqlError::from((**error).clone()),
             _ => SqlState::INTERNAL_ERROR,
         };
         SqlError::new(state, error.to_string())
     }
+}
+
+/// What does not allow a change of a table.
+fn refused(table: &str, reason: &Refusal, says: String) -> SqlError {
+    let (state, constraint) = match reason {
+        Refusal::Duplicate { constraint } => (SqlState::UNIQUE_VIOLATION, Some(constraint)),
+        Refusal::Check { constraint } => (SqlState::CHECK_VIOLATION, Some(constraint)),
+        Refusal::ForeignKey { constraint, .. } => (SqlState::FOREIGN_KEY_VIOLATION, Some(constraint)),
+        Refusal::Null { .. } => (SqlState::NOT_NULL_VIOLATION, None),
+        Refusal::Value { ty: ColumnType::Text { .. } | ColumnType::LongText, .. } => {
+            (SqlState::STRING_DATA_RIGHT_TRUNCATION, None)
+        }
+        Refusal::Value { .. } => (SqlState::NUMERIC_VALUE_OUT_OF_RANGE, None),
+        Refusal::Referenced { constraint, .. } => (SqlState::DEPENDENT_OBJECTS_STILL_EXIST, Some(constraint)),
+        Refusal::Deferred => (SqlState::OBJECT_IN_USE, None),
+        Refusal::Late | Refusal::Changed => (SqlState::SERIALIZATION_FAILURE, None),
+        Refusal::NoRoom => (SqlState::OUT_OF_MEMORY, None),
+        _ => (SqlState::INTERNAL_ERROR, None),
+    };
+    let mut error = SqlError::new(state, says).table(table.to_owned());
+    error.constraint = constraint.cloned();
+    if let Refusal::Null { column } | Refusal::Value { column, .. } = reason {
+        error.column = Some(column.clone());
+    }
+    error
 }
 
 impl SqlError {

@@ -10,18 +10,19 @@ use seriatim::catalog::{ColumnDef, ColumnType, Timestamp};
 use seriatim::{DynHandle, Value};
 use sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, CeilFloorKind, DataType, DuplicateTreatment, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArguments, Ident, InTarget, Query, Subscript, TrimWhereField, UnaryOperator,
-    Value as LiteralSyntax,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, InTarget, OrderByExpr, OrderBySort, Query,
+    Subscript, TrimWhereField, UnaryOperator, Value as LiteralSyntax,
 };
 
 pub(crate) use seriatim::catalog::expression::NoColumns as Nothing;
 
 use crate::error::{SqlError, SqlState};
-use crate::from::Parameters;
-use crate::names::{SCHEMA, name};
+use crate::from::{Parameters, column_type};
+use crate::names::{CATALOG, SCHEMA, name};
 use crate::rows::Sources;
 use crate::subquery::{Kind, Outer, Queries};
 use crate::surroundings::Around;
+use crate::system::INFORMATION;
 use crate::types::SqlType;
 
 /// What a session knows when it binds a statement.
@@ -29,10 +30,13 @@ use crate::types::SqlType;
 pub(crate) struct Context {
     /// The time at which the transaction began.
     pub(crate) now: Timestamp,
-    /// Who uses the session.
+    /// The role as which the session acts, and that which it has.
     pub(crate) user: String,
+    pub(crate) session_user: String,
     /// Whether the statement has asked for the time.
     pub(crate) asked_for_time: Cell<bool>,
+    /// Whether the statement has asked for a role of the session.
+    pub(crate) asked_for_user: Cell<bool>,
     /// Whether it takes numbers of sequences.
     pub(crate) takes_numbers: Cell<bool>,
     /// What its functions ask.
@@ -75,6 +79,10 @@ pub(crate) struct Call {
     pub(crate) is_distinct: bool,
     /// Which rows count.
     pub(crate) filter: Option<Expression>,
+    /// What stands between texts.
+    pub(crate) separator: Option<Expression>,
+    /// In which order they are taken: by what, whether descending, and whether NULL is first.
+    pub(crate) order: Vec<(Expression, bool, bool)>,
 }
 
 /// An aggregate.
@@ -88,6 +96,8 @@ pub(crate) enum Aggregate {
     Max,
     BoolAnd,
     BoolOr,
+    StringAgg,
+    ArrayAgg,
 }
 
 impl Aggregate {
@@ -100,6 +110,8 @@ impl Aggregate {
             "max" => Aggregate::Max,
             "bool_and" | "every" => Aggregate::BoolAnd,
             "bool_or" => Aggregate::BoolOr,
+            "string_agg" => Aggregate::StringAgg,
+            "array_agg" => Aggregate::ArrayAgg,
             _ => return None,
         })
     }
@@ -108,7 +120,8 @@ impl Aggregate {
 impl Call {
     /// Its expressions.
     pub(crate) fn parts_mut(&mut self) -> impl Iterator<Item = &mut Expression> {
-        self.argument.iter_mut().chain(&mut self.filter)
+        let order = self.order.iter_mut().map(|(by, ..)| by);
+        self.argument.iter_mut().chain(&mut self.filter).chain(&mut self.separator).chain(order)
     }
 }
 
@@ -351,7 +364,7 @@ impl<'c> Translator<'c> {
                 [table, column] => {
                     Expression::Column { table: Some(name(table)?.into()), column: name(column)?.into() }
                 }
-                [schema, table, column] if name(schema)? == SCHEMA => {
+                [schema, table, column] if [SCHEMA, CATALOG, INFORMATION].contains(&&*name(schema)?) => {
                     Expression::Column { table: Some(name(table)?.into()), column: name(column)?.into() }
                 }
                 _ => return Err(unsupported(of)),
@@ -391,13 +404,30 @@ impl<'c> Translator<'c> {
                 let text = |one: &Expr| Ok(displayed(self.translate(one)?).cast(ColumnType::LongText));
                 Expression::call("\0array", array.elem.iter().map(text).collect::<Result<_, SqlError>>()?)
             }
-            Expr::CompoundFieldAccess { root, access_chain } => match &**access_chain {
-                [AccessExpr::Subscript(Subscript::Index { index })] => {
-                    let array = self.translate(root)?;
-                    Expression::call("\0element", vec![array, self.translate(index)?])
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                let Some((AccessExpr::Subscript(Subscript::Index { index }), fields)) = access_chain.split_last()
+                else {
+                    return Err(unsupported(of));
+                };
+                let array = match (&**root, fields) {
+                    (root, []) => self.translate(root)?,
+                    (Expr::Identifier(table), [AccessExpr::Dot(Expr::Identifier(column))]) => {
+                        self.translate(&Expr::CompoundIdentifier(vec![table.clone(), column.clone()]))?
+                    }
+                    _ => return Err(unsupported(of)),
+                };
+                let ty = match (&array, &self.frame) {
+                    (Expression::Column { table, column }, Some(frame)) => {
+                        column_type(frame.sources, frame.outer, table.as_deref(), column)
+                    }
+                    _ => None,
+                };
+                let element = Expression::call("\0element", vec![array, self.translate(index)?]);
+                match ty.is_some_and(SqlType::is_array_of_numbers) {
+                    true => element.cast(ColumnType::I64),
+                    false => element,
                 }
-                _ => return Err(unsupported(of)),
-            },
+            }
             Expr::Collate { expr, collation } => {
                 let own = collation.to_string().replace('"', "").to_lowercase();
                 match &*own {
@@ -527,12 +557,17 @@ impl<'c> Translator<'c> {
         if !is_plain {
             return Err(unsupported(whole));
         }
-        let (arguments, is_distinct) = match &function.args {
-            FunctionArguments::None => (&[][..], false),
-            FunctionArguments::List(list) if list.clauses.is_empty() => {
-                (&*list.args, list.duplicate_treatment == Some(DuplicateTreatment::Distinct))
+        let (arguments, is_distinct, order) = match &function.args {
+            FunctionArguments::None => (&[][..], false, &[][..]),
+            FunctionArguments::List(list) => {
+                let order = match &*list.clauses {
+                    [] => &[][..],
+                    [FunctionArgumentClause::OrderBy(order)] if Aggregate::named(&own).is_some() => order,
+                    _ => return Err(unsupported(whole)),
+                };
+                (&*list.args, list.duplicate_treatment == Some(DuplicateTreatment::Distinct), order)
             }
-            FunctionArguments::Subquery(_) if own == "array" => (&[][..], false),
+            FunctionArguments::Subquery(_) if own == "array" => (&[][..], false, &[][..]),
             _ => return Err(unsupported(whole)),
         };
         if own == "array"
@@ -541,7 +576,7 @@ impl<'c> Translator<'c> {
             return self.query(query, Kind::Array, Vec::new());
         }
         if let Some(aggregate) = Aggregate::named(&own) {
-            return self.aggregate(aggregate, arguments, is_distinct, function.filter.as_deref(), whole);
+            return self.aggregate(aggregate, (arguments, is_distinct, order), function.filter.as_deref(), whole);
         }
         if is_distinct || function.filter.is_some() {
             let message = format!("{own} is no aggregate, so it takes neither DISTINCT nor FILTER");
@@ -571,8 +606,7 @@ impl<'c> Translator<'c> {
     fn aggregate(
         &mut self,
         function: Aggregate,
-        arguments: &[FunctionArg],
-        is_distinct: bool,
+        (arguments, is_distinct, order_by): (&[FunctionArg], bool, &[OrderByExpr]),
         filter: Option<&Expr>,
         whole: &Expr,
     ) -> Result<Expression, SqlError> {
@@ -583,17 +617,37 @@ impl<'c> Translator<'c> {
         let (copied, depth) = (self.copied, self.depth);
         let (context, frame) = (self.context, self.frame.take());
         let mut inner = Translator { context, copied, depth, frame, ..Translator::kept("an aggregate") };
+        let mut separator = None;
         let argument = match arguments {
+            [
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)),
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(between)),
+            ] if function == Aggregate::StringAgg => {
+                separator = Some(inner.translate(between)?);
+                Some(displayed(inner.translate(argument)?))
+            }
             [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if function == Aggregate::Count => None,
-            [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] => Some(inner.translate(argument)?),
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] if function != Aggregate::StringAgg => {
+                Some(inner.translate(argument)?)
+            }
             _ => {
                 let message = format!("{whole} does not exist: an aggregate has one argument");
                 return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));
             }
         };
         let filter = filter.map(|filter| inner.translate(filter)).transpose()?;
+        let mut order = Vec::new();
+        for item in order_by {
+            let descending = match &item.options.sort {
+                None | Some(OrderBySort::Asc) => false,
+                Some(OrderBySort::Desc) => true,
+                Some(_) => return Err(unsupported(whole)),
+            };
+            let nulls_first = item.options.nulls_first.unwrap_or(descending);
+            order.push((inner.translate(&item.expr)?, descending, nulls_first));
+        }
         self.frame = inner.frame;
-        let call = Call { function, argument, is_distinct, filter };
+        let call = Call { function, argument, is_distinct, filter, separator, order };
         let calls = self.aggregates.get_or_insert_default();
         let number = calls.iter().position(|known| *known == call).unwrap_or_else(|| {
             calls.push(call);
@@ -634,9 +688,13 @@ impl<'c> Translator<'c> {
             "localtimestamp" => now()?.cast(ColumnType::DateTime),
             "current_date" => now()?.cast(ColumnType::DateTime).cast(ColumnType::Date),
             "localtime" => now()?.cast(ColumnType::DateTime).cast(ColumnType::Time),
-            "current_user" | "session_user" | "user" => match self.context {
+            "current_user" | "session_user" | "current_role" | "user" => match self.context {
                 None => Expression::call("current_user", Vec::new()),
-                Some(context) => text(&context.user),
+                Some(context) => {
+                    // The next execution may be that of another role.
+                    context.asked_for_user.set(true);
+                    text(if function == "session_user" { &context.session_user } else { &context.user })
+                }
             },
             "current_database" | "current_catalog" => text(DATABASE),
             "current_schema" => text(SCHEMA),
@@ -741,10 +799,7 @@ fn cast_to(of: Expression, data_type: &DataType) -> Result<Expression, SqlError>
         "regclass" | "regtype" | "regproc" | "regprocedure" | "regnamespace" | "regrole" => {
             Expression::call(format!("{OID_OF}{}", &own[3..]), vec![of])
         }
-        "oid" => match of {
-            Expression::Call { ref function, .. } if function.starts_with(OID_OF) => of,
-            of => of.cast(ColumnType::U32),
-        },
+        "oid" => of.cast(ColumnType::U32),
         "name" | "\"char\"" | "int2vector" | "oidvector" | "pg_node_tree" | "aclitem" | "cstring" | "\"any\"" => {
             displayed(of).cast(ColumnType::LongText)
         }
@@ -760,9 +815,10 @@ fn cast_to(of: Expression, data_type: &DataType) -> Result<Expression, SqlError>
 }
 
 /// The words that PostgreSQL reserves for functions without parentheses.
-const RESERVED: [&str; 9] = [
+const RESERVED: [&str; 10] = [
     "current_catalog",
     "current_date",
+    "current_role",
     "current_schema",
     "current_timestamp",
     "current_user",

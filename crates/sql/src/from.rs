@@ -3,6 +3,7 @@
 //! Sources are joined by nested loops, in the order of the text. A condition is checked as soon as all rows that it
 //! names are there. Conditions `column = value`, whose value earlier sources give, decide how a source is searched.
 
+use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use seriatim::Abort;
 use seriatim::catalog::expression::{Binary, Bound, Datum, Expression, Literal};
 use seriatim::catalog::{ColumnType, Organization};
 use sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Join, JoinConstraint, JoinOperator, TableFactor, TableWithJoins,
+    Expr, FunctionArg, FunctionArgExpr, Join, JoinConstraint, JoinOperator, TableAlias, TableFactor, TableWithJoins,
 };
 
 use crate::error::{SqlError, SqlState};
@@ -924,31 +925,30 @@ fn source(
 ) -> Result<(Source, Vec<usize>), SqlError> {
     let Around { outer, names, context } = around;
     let columns_of = |bounds: &[Bound]| bounds.iter().flat_map(|bound| bound.columns().to_vec()).collect();
+    if let Some((function, arguments, with_ordinality, alias)) = called(factor)? {
+        let arguments = Arguments { of: &arguments, before, around };
+        let source = match &*function {
+            "generate_series" => series(&arguments, parameters)?,
+            function => elements(function, &arguments, with_ordinality, parameters)?,
+        };
+        let needs = match &source.origin {
+            Origin::Series(bounds) => columns_of(bounds),
+            Origin::Elements(bound, _) => columns_of(std::slice::from_ref(bound)),
+            _ => Vec::new(),
+        };
+        let source = match alias {
+            None => source.named(function.clone()),
+            // The alias of a function with one column names it, too.
+            Some(alias) if alias.columns.is_empty() && source.columns.len() == 1 => {
+                let mut source = source.under(alias)?;
+                source.columns[0].name.clone_from(&source.alias);
+                source
+            }
+            Some(alias) => source.under(alias)?,
+        };
+        return Ok((source, needs));
+    }
     match factor {
-        TableFactor::Table { name: of, alias, args: Some(arguments), with_ordinality, .. } if is_plain(factor) => {
-            let function = crate::names::function(of)?;
-            let arguments = Arguments { of: &arguments.args, before, around };
-            let source = match &*function {
-                "generate_series" => series(&arguments, parameters)?,
-                function => elements(function, &arguments, *with_ordinality, parameters)?,
-            };
-            let needs = match &source.origin {
-                Origin::Series(bounds) => columns_of(bounds),
-                Origin::Elements(bound, _) => columns_of(std::slice::from_ref(bound)),
-                _ => Vec::new(),
-            };
-            let source = match alias {
-                None => source.named(function.clone()),
-                // The alias of a function with one column names it, too.
-                Some(alias) if alias.columns.is_empty() && source.columns.len() == 1 => {
-                    let mut source = source.under(alias)?;
-                    source.columns[0].name.clone_from(&source.alias);
-                    source
-                }
-                Some(alias) => source.under(alias)?,
-            };
-            Ok((source, needs))
-        }
         TableFactor::Derived { lateral, subquery, alias, sample: None } => {
             let none = Sources::default();
             let scope = (if *lateral { before } else { &none }, outer);
@@ -978,6 +978,28 @@ fn source(
         }
         _ => table(factor, names).map(|source| (source, Vec::new())),
     }
+}
+
+/// A function in FROM: its name, its arguments, whether its rows are numbered, and its alias.
+type CalledFunction<'f> = (String, Cow<'f, [FunctionArg]>, bool, Option<&'f TableAlias>);
+
+/// The function that is called in FROM, if one is.
+fn called(factor: &TableFactor) -> Result<Option<CalledFunction<'_>>, SqlError> {
+    Ok(match factor {
+        TableFactor::Table { name, alias, args: Some(arguments), with_ordinality, .. } if is_plain(factor) => {
+            let function = crate::names::function(name)?;
+            Some((function, Cow::Borrowed(&*arguments.args), *with_ordinality, alias.as_ref()))
+        }
+        TableFactor::Function { lateral: _, name, args, with_ordinality, alias } => {
+            Some((crate::names::function(name)?, Cow::Borrowed(&**args), *with_ordinality, alias.as_ref()))
+        }
+        TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_offset_alias: None, with_ordinality } => {
+            let argument = |of: &Expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(of.clone()));
+            let arguments = array_exprs.iter().map(argument).collect();
+            Some(("unnest".to_owned(), arguments, *with_ordinality, alias.as_ref()))
+        }
+        _ => None,
+    })
 }
 
 /// Whether a table has an alias and arguments at most.
@@ -1024,7 +1046,8 @@ struct Arguments<'a> {
 }
 
 impl Arguments<'_> {
-    fn translated(&self, parameters: &mut Parameters) -> Result<Vec<Expression>, SqlError> {
+    /// The arguments, and the types of those that are columns.
+    fn translated(&self, parameters: &mut Parameters) -> Result<Vec<(Expression, Option<SqlType>)>, SqlError> {
         let Around { outer, context, .. } = self.around;
         let mut arguments = Vec::new();
         for argument in self.of {
@@ -1033,11 +1056,26 @@ impl Arguments<'_> {
             };
             let translator = Translator::scalar(context, "functions in FROM");
             let mut argument = translator.within(self.before, outer, parameters).translate(argument)?;
+            let ty = match &argument {
+                Expression::Column { table, column } => column_type(self.before, outer, table.as_deref(), column),
+                _ => None,
+            };
             resolve(&mut argument, self.before, outer)?;
-            arguments.push(argument);
+            arguments.push((argument, ty));
         }
         Ok(arguments)
     }
+}
+
+/// The type of a column of sources, or of a query around them.
+pub(crate) fn column_type(
+    sources: &Sources,
+    outer: Option<&Outer<'_>>,
+    table: Option<&str>,
+    column: &str,
+) -> Option<SqlType> {
+    let found = sources.find(table, column).ok().and_then(|(number, _)| sources.at(number));
+    found.map(|column| column.ty).or_else(|| outer?.column_type(table, column))
 }
 
 /// `generate_series(from, to)`, with a step perhaps.
@@ -1047,7 +1085,8 @@ fn series(arguments: &Arguments<'_>, parameters: &mut Parameters) -> Result<Sour
         return Err(SqlError::unsupported(what, "generate_series(from, to, step) is there."));
     }
     let (context, before) = (arguments.around.context, arguments.before);
-    let mut bounds = arguments.translated(parameters)?;
+    let bounds = arguments.translated(parameters)?;
+    let mut bounds: Vec<Expression> = bounds.into_iter().map(|(bound, _)| bound).collect();
     let mut stored = None;
     for bound in &bounds {
         // The numbers have the widest type of the arguments.
@@ -1086,14 +1125,15 @@ fn elements(
     with_ordinality: bool,
     parameters: &mut Parameters,
 ) -> Result<Source, SqlError> {
-    let Some(wanted) = Elements::named(function, with_ordinality) else {
+    let mut all = arguments.translated(parameters)?.into_iter();
+    let Some((array, ty)) = all.next().filter(|_| function != "unnest" || all.next().is_none()) else {
+        let message = format!("{function} takes one array");
+        return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));
+    };
+    let are_numbers = ty.is_some_and(SqlType::is_array_of_numbers);
+    let Some(wanted) = Elements::named(function, are_numbers, with_ordinality) else {
         let instead = "generate_series, unnest and generate_subscripts are there.";
         return Err(SqlError::unsupported(format!("{function} in FROM"), instead));
-    };
-    let all = arguments.translated(parameters)?;
-    let Some(array) = all.into_iter().next() else {
-        let message = format!("function {function}() does not exist");
-        return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));
     };
     let array = arguments.around.context.bind(&array, arguments.before, parameters)?;
     let origin = Origin::Elements(Box::new(array), wanted);

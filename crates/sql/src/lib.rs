@@ -16,6 +16,7 @@ mod form;
 mod from;
 mod names;
 mod point;
+mod roles;
 mod rows;
 mod run;
 mod select;
@@ -29,11 +30,12 @@ mod text;
 mod types;
 mod write;
 
+pub use array::{elements as array_elements, to_text as array_text};
 pub use error::{Report, SqlError, SqlState};
 pub use expression::VERSION;
 pub use select::{Column, Row};
 pub use session::{Answer, Failure, Prepared, Session, Status};
-pub use text::{Part, split};
+pub use text::{Part, split, without_password};
 pub use types::SqlType;
 
 /// The stack that a thread needs to run any statement. Debug builds need most of it, others a part.

@@ -29,7 +29,7 @@ pub(crate) struct SourceColumn {
     pub(crate) table: String,
     pub(crate) stored: ColumnType,
     pub(crate) ty: SqlType,
-    /// Whether only its table's name finds it: another column has its values, or it numbers the rows of a table without
+    /// Whether only its table's name finds it. Another column has its values, or it numbers the rows of a table without
     /// a key.
     pub(crate) is_hidden: bool,
 }
@@ -630,6 +630,16 @@ impl Series {
 pub(crate) fn order(a: &Datum<'_>, b: &Datum<'_>) -> Ordering {
     match (a.is_null(), b.is_null()) {
         (false, false) => a.compare(b),
+        (a, b) => a.cmp(&b),
+    }
+}
+
+/// The order of two values as an item of ORDER BY has it.
+pub(crate) fn directed(a: &Datum<'_>, b: &Datum<'_>, descending: bool, nulls_first: bool) -> Ordering {
+    match (a.is_null(), b.is_null()) {
+        (false, false) if descending => b.compare(a),
+        (false, false) => a.compare(b),
+        (a, b) if nulls_first => b.cmp(&a),
         (a, b) => a.cmp(&b),
     }
 }

@@ -8,13 +8,16 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use seriatim::catalog::Access;
 use seriatim::catalog::expression::{Binary, Bound, Columns, Datum, EvaluationError};
-use seriatim::{Abort, Database, ReadTx, Value};
+use seriatim::{Abort, ReadTx, Value};
 
 use crate::error::{SqlError, SqlState};
+use crate::names::Names;
 use crate::rows::{Distinct, Owned, SourceRow};
 use crate::select::Row;
 use crate::subquery::{Kind, Subquery};
+use crate::surroundings::Around;
 use crate::system::{self, Schema};
 
 /// What a statement knows while it runs.
@@ -31,8 +34,8 @@ pub(crate) struct Run<'t> {
     /// The bytes of them that results of queries take.
     known_bytes: Cell<usize>,
     schema: OnceCell<Schema>,
-    /// What it is a schema of.
-    database: Option<&'t Database>,
+    /// What it is a schema of, and who asks.
+    asked: Option<(Names<'t>, &'t Around)>,
 }
 
 /// The most bytes that a statement keeps.
@@ -64,7 +67,7 @@ pub(crate) struct Env<'e> {
 }
 
 impl<'t> Run<'t> {
-    pub(crate) fn new(tx: &'t ReadTx, queries: &'t [Subquery], database: Option<&'t Database>) -> Run<'t> {
+    pub(crate) fn new(tx: &'t ReadTx, queries: &'t [Subquery], asked: Option<(Names<'t>, &'t Around)>) -> Run<'t> {
         Run {
             tx,
             queries,
@@ -74,13 +77,18 @@ impl<'t> Run<'t> {
             kept: Cell::new(0),
             known_bytes: Cell::new(0),
             schema: OnceCell::new(),
-            database,
+            asked,
         }
     }
 
     /// The tables that there are.
     pub(crate) fn schema(&self) -> &Schema {
-        self.schema.get_or_init(|| self.database.map_or_else(Schema::default, Schema::of))
+        self.schema.get_or_init(|| self.asked.map_or_else(Schema::default, |(names, _)| Schema::of(names)))
+    }
+
+    /// The role that asks.
+    pub(crate) fn role(&self) -> u32 {
+        self.asked.map_or(Access::FIRST, |(_, around)| around.role())
     }
 
     /// The abort for an error of an expression: that of the query inside it, if one has failed.
@@ -395,7 +403,7 @@ mod tests {
 
     #[test]
     fn a_statement_keeps_a_limited_number_of_bytes() {
-        let database = Database::in_memory().expect("there is memory");
+        let database = seriatim::Database::in_memory().expect("there is memory");
         let mut session = database.session();
         let kept = session.snapshot(|tx| {
             let run = Run::new(tx, &[], None);

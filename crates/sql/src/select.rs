@@ -9,9 +9,10 @@ use seriatim::Abort;
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::{Bound, Datum, Expression, ExpressionError, ExpressionErrorKind, Literal, Scope};
 use sqlparser::ast::{
-    Distinct as DistinctSyntax, Expr, GroupByExpr, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderBySort, Query,
-    Select as SelectSyntax, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TrimWhereField,
-    Value as LiteralSyntax, Values,
+    DataType, Distinct as DistinctSyntax, Expr, FunctionArguments, GroupByExpr, Ident, LimitClause, OrderBy,
+    OrderByExpr, OrderByKind, OrderBySort, Query, Select as SelectSyntax, SelectFlavor, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableFunctionArgs, TableWithJoins,
+    TrimWhereField, Value as LiteralSyntax, Values,
 };
 
 use crate::aggregate::{BoundCall, State};
@@ -20,7 +21,7 @@ use crate::expression::{Call, Context, Nothing, Translator, aggregate_column};
 use crate::from::{From, Parameters, qualified, resolve};
 use crate::names::{Names, name, object};
 use crate::point::Point;
-use crate::rows::{Distinct, Joined, Origin, Owned, Source, SourceColumn, Sources};
+use crate::rows::{Distinct, Joined, Origin, Owned, Source, SourceColumn, Sources, directed};
 use crate::run::Env;
 use crate::set::SetOperation;
 use crate::subquery::Outer;
@@ -338,12 +339,7 @@ impl Select {
         if !self.order.is_empty() && !self.is_in_order {
             found.sort_by(|(a, _), (b, _)| {
                 let items = self.order.iter().zip(a.iter().zip(b));
-                let by = |(item, (a, b)): (&Order, (&Owned, &Owned))| match (a.is_null(), b.is_null()) {
-                    (false, false) if item.descending => b.compare(a),
-                    (false, false) => a.compare(b),
-                    (a, b) if item.nulls_first => b.cmp(&a),
-                    (a, b) => a.cmp(&b),
-                };
+                let by = |(item, (a, b)): (&Order, (&Owned, &Owned))| directed(a, b, item.descending, item.nulls_first);
                 items.map(by).find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
             });
         }
@@ -533,6 +529,9 @@ fn bind_select(
         return Err(a_clause("SELECT"));
     }
     let is_distinct = matches!(distinct, Some(DistinctSyntax::Distinct));
+    // A function that makes rows stands in FROM, and its column takes its place.
+    let moved = rows_to_from(projection, from)?;
+    let (projection, from) = moved.as_ref().map_or((projection, from), |(projection, from)| (projection, from));
     let mut from = From::bind(from, selection.as_ref(), names, context, parameters, outer)?;
     let mut translator = Translator::aggregating(context).within(&from.sources, outer, parameters);
     let mut outputs = outputs(projection, &from.sources, &from.star, &mut translator)?;
@@ -653,6 +652,63 @@ fn bound_call(
     call.parts_mut().try_for_each(|part| resolve(part, sources, outer))?;
     BoundCall::bind(&call, sources, context, parameters)
 }
+
+/// The outputs and the FROM of a SELECT.
+type OutputsAndFrom = (Vec<SelectItem>, Vec<TableWithJoins>);
+
+/// The outputs and FROM of a SELECT in which a function makes rows; none if there is no such output.
+///
+/// # Errors
+/// There are several.
+fn rows_to_from(projection: &[SelectItem], from: &[TableWithJoins]) -> Result<Option<OutputsAndFrom>, SqlError> {
+    const NAMES: [&str; 4] = ["generate_series", "generate_subscripts", "pg_partition_ancestors", "unnest"];
+    let of = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(Expr::Function(function))
+        | SelectItem::ExprWithAlias { expr: Expr::Function(function), .. } => {
+            let own = crate::names::function(&function.name).ok()?;
+            match &function.args {
+                FunctionArguments::List(list) if NAMES.contains(&&*own) => {
+                    Some((own, list.args.clone(), function.name.clone()))
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    let mut makers = projection.iter().enumerate().filter_map(|(at, item)| Some((at, of(item)?)));
+    let Some((at, (own, args, name))) = makers.next() else { return Ok(None) };
+    if makers.next().is_some() {
+        return Err(SqlError::unsupported("several functions that make rows", "Put them into FROM."));
+    }
+    let ident = |value: &str| Ident::with_quote('"', value);
+    let alias = TableAlias { explicit: true, name: ident(ROWS), columns: Vec::new(), at: None };
+    let relation = TableFactor::Table {
+        name,
+        alias: Some(alias),
+        args: Some(TableFunctionArgs { args, settings: None }),
+        with_hints: Vec::new(),
+        version: None,
+        with_ordinality: false,
+        partitions: Vec::new(),
+        json_path: None,
+        sample: None,
+        index_directives: Vec::new(),
+        inheritance: None,
+    };
+    let column = Expr::CompoundIdentifier(vec![ident(ROWS), ident(ROWS)]);
+    let alias = match &projection[at] {
+        SelectItem::ExprWithAlias { alias, .. } => alias.clone(),
+        _ => ident(&own),
+    };
+    let mut projection = projection.to_vec();
+    projection[at] = SelectItem::ExprWithAlias { expr: column, alias };
+    let mut from = from.to_vec();
+    from.push(TableWithJoins { relation, joins: Vec::new() });
+    Ok(Some((projection, from)))
+}
+
+/// The name of the source that makes rows for an output.
+const ROWS: &str = "rows of a function";
 
 /// Orders rows by the expressions of DISTINCT ON first. Returns how many there are.
 fn distinct_keys(
@@ -797,12 +853,8 @@ fn output_name(of: &Expr) -> String {
     name_in(of).unwrap_or_else(|| {
         let own = match of {
             Expr::Case { .. } => "case",
-            Expr::Cast { data_type, .. } => {
-                return SqlType::of(data_type).map_or_else(|_| NAMELESS.to_owned(), SqlType::short_name);
-            }
-            Expr::TypedString(typed) => {
-                return SqlType::of(&typed.data_type).map_or_else(|_| NAMELESS.to_owned(), SqlType::short_name);
-            }
+            Expr::Cast { data_type, .. } => return type_name(data_type),
+            Expr::TypedString(typed) => return type_name(&typed.data_type),
             Expr::Value(value) if matches!(value.value, LiteralSyntax::Boolean(_)) => "bool",
             Expr::Interval(_) => "interval",
             Expr::Nested(inner) => return output_name(inner),
@@ -810,6 +862,14 @@ fn output_name(of: &Expr) -> String {
         };
         own.to_owned()
     })
+}
+
+/// The name of a type, as outputs get it.
+fn type_name(of: &DataType) -> String {
+    let written = of.to_string().to_ascii_lowercase();
+    let own = written.strip_prefix("pg_catalog.").unwrap_or(&written);
+    let is_own = own == "name" || own == "oid" || own.starts_with("reg");
+    SqlType::of(of).ok().filter(|_| !is_own).map_or_else(|| own.replace('"', ""), SqlType::short_name)
 }
 
 /// The most outputs of a query, as PostgreSQL has it.

@@ -4,13 +4,17 @@
 //! transaction together, unless the text begins or ends some itself. In an explicit transaction nothing is repeated:
 //! after an error, all further statements fail until it is rolled back.
 
+mod kept;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 use seriatim::catalog::evolution::Change;
 use seriatim::catalog::expression::{Datum, within};
-use seriatim::catalog::{ColumnDef, ColumnType, Timestamp};
+use seriatim::catalog::{Access, ColumnDef, ColumnType, Object, Privileges, Timestamp};
 use seriatim::{Abort, Canceller, Database, DynHandle, Migration, OwnedTransaction, Savepoint, SchemaError, Tx};
 use sqlparser::ast::{
     ContextModifier, Expr, Ident, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
@@ -22,7 +26,8 @@ use crate::ddl::{self, Ddl, Step};
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Context, VERSION};
 use crate::from::Parameters;
-use crate::names::{Names, name};
+use crate::names::{Names, SCHEMA, name};
+use crate::roles::{self, Actor, Become, RoleName};
 use crate::run::{Env, Run};
 use crate::select::{Column, Row, Select};
 use crate::subquery::{Queries, Subquery};
@@ -30,6 +35,8 @@ use crate::surroundings::{Around, Asking};
 use crate::text::{Command, parse};
 use crate::types::{SqlType, of_expressions};
 use crate::write::{Deleting, Filling, Inserting, Updating, fill};
+
+use self::kept::Kept;
 
 /// What a statement gave.
 #[derive(Clone, Debug)]
@@ -107,13 +114,44 @@ pub struct Session {
     canceller: Canceller,
     copying: Option<CopyIn>,
     /// What SET has changed.
-    settings: Values,
-    user: String,
+    settings: Settings,
+    /// What settings are unless SET changes them, if that is not what they usually are.
+    defaults: Values,
+    /// The role that the session began with.
+    login: u32,
+    /// As whom it acts, by what SET has changed so far.
+    acting: Cell<Option<(u64, Actor)>>,
     around: Arc<Around>,
+    kept: Kept,
 }
+
+/// Settings that say as whom the session acts: ids of roles. Nobody else can set them.
+const SESSION_ROLE: &str = "\0session";
+const CURRENT_ROLE: &str = "\0role";
 
 /// Settings that do not have their usual values.
 type Values = BTreeMap<String, String>;
+
+/// What SET has changed, and how often.
+#[derive(Default)]
+struct Settings {
+    values: Values,
+    changes: u64,
+}
+
+impl Deref for Settings {
+    type Target = Values;
+    fn deref(&self) -> &Values {
+        &self.values
+    }
+}
+
+impl DerefMut for Settings {
+    fn deref_mut(&mut self) -> &mut Values {
+        self.changes += 1;
+        &mut self.values
+    }
+}
 
 /// A text failed: the answers of the statements before, and why the next one has none.
 #[derive(Debug)]
@@ -204,6 +242,18 @@ struct Planned {
     time: Option<Timestamp>,
     /// Whether it takes numbers of sequences, for which an attempt of a closure cannot wait.
     takes_numbers: bool,
+    /// What it does with which objects.
+    needs: Vec<Need>,
+    /// For which roles and rights it was found that the session may do that.
+    is_permitted: Cell<Option<(u64, u64)>>,
+}
+
+/// What a statement does with a table.
+#[derive(Debug)]
+struct Need {
+    object: Object,
+    table: String,
+    privileges: Privileges,
 }
 
 /// A table and the address of its declaration, which another one does not get while the handle exists.
@@ -229,8 +279,8 @@ fn address(table: &DynHandle) -> usize {
 }
 
 impl Planned {
-    fn run(&self, tx: &Tx, database: &Database, parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
-        let run = Run::new(tx, &self.queries, Some(database));
+    fn run(&self, tx: &Tx, known: (Names<'_>, &Around), parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
+        let run = Run::new(tx, &self.queries, Some(known));
         if self.slots == 0 {
             return self.plan.run(tx, Env { run: &run, parameters });
         }
@@ -283,6 +333,28 @@ impl Plan {
         }
     }
 
+    /// The table that it changes, and what it does with it.
+    fn changes(&self, statement: &Statement) -> Option<(&DynHandle, Privileges)> {
+        let reads = |does: bool| if does { Privileges::SELECT } else { Privileges::NONE };
+        Some(match (self, statement) {
+            (Plan::Insert(insert), Statement::Insert(syntax)) => {
+                let updates = if insert.updates() { Privileges::UPDATE } else { Privileges::NONE };
+                let reads = reads(syntax.on.is_some() || syntax.returning.is_some());
+                (insert.table(), Privileges::INSERT | updates | reads)
+            }
+            (Plan::Update(update), Statement::Update(syntax)) => {
+                let computes = syntax.assignments.iter().any(|assignment| !is_constant(&assignment.value));
+                let reads = reads(computes || syntax.selection.is_some() || syntax.returning.is_some());
+                (update.table(), Privileges::UPDATE | reads)
+            }
+            (Plan::Delete(delete), Statement::Delete(syntax)) => {
+                let reads = reads(syntax.selection.is_some() || syntax.returning.is_some());
+                (delete.table(), Privileges::DELETE | reads)
+            }
+            _ => return None,
+        })
+    }
+
     /// The columns of its rows; none if it gives none.
     fn columns(&self) -> Option<&Arc<[Column]>> {
         let returning = match self {
@@ -314,26 +386,50 @@ impl Plan {
 }
 
 impl Session {
-    /// A session of this database.
+    /// A session of this database. It is one of the first superuser.
     pub fn new(database: Database) -> Session {
         let session = database.session();
         let (canceller, state) = (session.canceller(), State::Idle(session));
-        let (copying, settings, user) = (None, BTreeMap::new(), "postgres".to_owned());
-        let around = Around::new(database.clone(), user.clone());
-        Session { database, state, canceller, copying, settings, user, around }
+        let (settings, defaults, kept) = (Settings::default(), Values::new(), Kept::default());
+        let (copying, login, acting) = (None, Access::FIRST, Cell::new(None));
+        let around = Around::new(database.clone(), login);
+        Session { database, state, canceller, copying, settings, defaults, login, acting, around, kept }
     }
 
-    /// Calls the session's user so.
+    /// Makes it a session of the role with this id.
     #[must_use]
-    pub fn with_user(mut self, user: impl Into<String>) -> Session {
-        self.user = user.into();
-        self.around.set_user(self.user.clone());
+    pub fn of_role(mut self, role: u32) -> Session {
+        self.login = role;
         self
+    }
+
+    /// Checks that a setting can have a value.
+    ///
+    /// # Errors
+    /// As [`Session::set_setting`].
+    pub fn check_setting(name: &str, value: &str) -> Result<(), SqlError> {
+        Session::checked(&name.to_lowercase(), value.to_owned()).map(drop)
+    }
+
+    /// Gives a setting another value than it usually has, as if the server had it.
+    ///
+    /// # Errors
+    /// As [`Session::set_setting`].
+    pub fn set_default(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
+        let own = name.to_lowercase();
+        let value = Session::checked(&own, value.to_owned())?;
+        self.defaults.extend(value.map(|value| (own, value)));
+        Ok(())
     }
 
     /// A handle that cancels what the session runs, from any thread.
     pub fn canceller(&self) -> Canceller {
         self.canceller.clone()
+    }
+
+    /// Numbers that are others after each change of settings, and of roles and rights.
+    pub fn changes(&self) -> (u64, u64) {
+        (self.settings.changes, self.database.access_generation())
     }
 
     /// Whether a transaction is open.
@@ -452,6 +548,7 @@ impl Session {
         match copying.what {
             What::Of(query) => {
                 let planned = self.plan(&Statement::Query(query), &mut Vec::new())?;
+                self.check_permitted(&planned)?;
                 let Answer::Rows { columns, rows, .. } = self.run_plan(&planned, &[])? else { return Ok(()) };
                 let lines = copying.format.header(&columns).into_iter();
                 let lines = lines.chain(rows.iter().map(|row| copying.format.row(row, &columns))).collect();
@@ -460,6 +557,9 @@ impl Session {
             }
             What::Into { table, columns } => {
                 let filling = Filling::bind(&table, &columns, self.names(None), &self.around)?;
+                if let Some(need) = self.need(filling.table(), Privileges::INSERT) {
+                    self.check_need(&need)?;
+                }
                 self.check_writable()?;
                 self.begin(true, None)?;
                 self.surround(None);
@@ -485,12 +585,22 @@ impl Session {
             let message = "cannot insert multiple commands into a prepared statement";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
+        self.prepared_of(command, given, crate::text::parameters(text))
+    }
+
+    /// The statement with at least so many parameters.
+    fn prepared_of(
+        &mut self,
+        command: Option<Command>,
+        given: &[Option<SqlType>],
+        most: usize,
+    ) -> Result<Prepared, SqlError> {
         if command.as_ref().is_some_and(|command| !is_of_transactions(command)) {
             self.check_alive()?;
         }
         let of = |ty: &Option<SqlType>| ty.map(|ty| of_expressions(ty.column(String::new()).ty));
         let mut parameters: Parameters = given.iter().map(of).collect();
-        parameters.resize(parameters.len().max(crate::text::parameters(text)), None);
+        parameters.resize(parameters.len().max(most), None);
         let plan = match &command {
             Some(Command::Statement(statement)) if is_planned(statement) => {
                 Some(self.plan(statement, &mut parameters)?)
@@ -510,7 +620,7 @@ impl Session {
                     Statement::Explain { .. } => Some("QUERY PLAN".to_owned()),
                     statement => shown(statement),
                 };
-                own.map(|own| Arc::from([Column::text_named(own)]))
+                own.map(|own| Arc::from([Column::text_named(own)])).or_else(|| self.kept.columns(statement))
             }
             _ => None,
         };
@@ -568,6 +678,7 @@ impl Session {
                 }
                 (*planned, is_new) = (again, true);
             }
+            self.check_permitted(planned)?;
             match self.run_plan(planned, values) {
                 // Its table is gone, and another one may have the name.
                 Err(error) if error.state == SqlState::UNDEFINED_TABLE && !is_new => {
@@ -609,7 +720,8 @@ impl Session {
 
     /// Whether transactions only read that do not say it.
     fn reads_only(&self) -> bool {
-        self.settings.get("default_transaction_read_only").is_some_and(|value| value == "on")
+        let own = "default_transaction_read_only";
+        self.settings.get(own).or_else(|| self.defaults.get(own)).is_some_and(|value| value == "on")
     }
 
     fn begin(&mut self, is_implicit: bool, is_read_only: Option<bool>) -> Result<(), SqlError> {
@@ -660,10 +772,11 @@ impl Session {
             return Ok(false);
         }
         let (session, committed) = open.transaction.commit();
+        self.kept.end_transaction(committed.is_ok());
         self.state = State::Idle(session);
         if let Some(settings) = open.settings {
             let [of_commit, of_rollback] = *settings;
-            self.settings = if committed.is_ok() { of_commit } else { of_rollback };
+            *self.settings = if committed.is_ok() { of_commit } else { of_rollback };
         }
         committed.map(|_| true).map_err(SqlError::from)
     }
@@ -672,8 +785,9 @@ impl Session {
         self.state = match std::mem::replace(&mut self.state, State::Between) {
             State::Open(open) => {
                 if let Some(settings) = open.settings {
-                    [_, self.settings] = *settings;
+                    [_, *self.settings] = *settings;
                 }
+                self.kept.end_transaction(false);
                 State::Idle(open.transaction.rollback())
             }
             other => other,
@@ -686,6 +800,10 @@ impl Session {
                 self.check_alive()?;
                 answers.push(Answer::Done((*tag).to_owned()));
                 return Ok(());
+            }
+            Command::Roles(statement) => {
+                self.check_alive()?;
+                return self.roles_statement(statement, answers);
             }
             Command::AlterSequence(alter) => {
                 self.check_alive()?;
@@ -703,7 +821,7 @@ impl Session {
             return Ok(());
         }
         self.check_alive()?;
-        if self.setting_statement(statement, answers)? {
+        if self.setting_statement(statement, answers)? || self.kept_statement(statement, answers)? {
             return Ok(());
         }
         if let Statement::Explain { analyze, statement, format, options, .. } = statement {
@@ -711,6 +829,7 @@ impl Session {
                 return Err(SqlError::unsupported("this EXPLAIN", "EXPLAIN takes a query, INSERT, UPDATE or DELETE."));
             }
             let planned = self.plan(statement, &mut Vec::new())?;
+            self.check_permitted(&planned)?;
             let rows = planned.explain().into_iter().map(|line| vec![Datum::Text(line.into())]).collect();
             let columns = Arc::from([Column::text_named("QUERY PLAN".to_owned())]);
             answers.push(Answer::Rows { columns, rows, tag: "EXPLAIN".to_owned() });
@@ -724,6 +843,7 @@ impl Session {
             return self.change_tables(ddl?, answers);
         }
         let planned = self.plan(statement, &mut Vec::new())?;
+        self.check_permitted(&planned)?;
         answers.push(self.run_plan(&planned, &[])?);
         Ok(())
     }
@@ -747,7 +867,7 @@ impl Session {
 
     /// Says what expressions find around them, at this time if they have been told one.
     fn surround(&self, time: Option<Timestamp>) {
-        self.around.begin(time.unwrap_or_else(|| self.now()), self.is_read_only());
+        self.around.begin(time.unwrap_or_else(|| self.now()), self.is_read_only(), self.actor().current);
     }
 
     /// Refuses statements in a transaction that has failed.
@@ -761,20 +881,28 @@ impl Session {
         }
     }
 
+    /// What the expressions of a statement with these queries may ask for.
+    fn context(&self, queries: Queries) -> Context {
+        let actor = self.actor();
+        Context {
+            now: self.now(),
+            user: self.role_name(actor.current),
+            session_user: self.role_name(actor.session),
+            asked_for_user: Cell::new(false),
+            asked_for_time: Cell::new(false),
+            takes_numbers: Cell::new(false),
+            around: Arc::clone(&self.around),
+            tables: RefCell::default(),
+            queries,
+        }
+    }
+
     fn plan(&self, statement: &Statement, parameters: &mut Parameters) -> Result<Planned, SqlError> {
         let own = match &self.state {
             State::Open(open) => open.own.clone(),
             _ => None,
         };
-        let context = Context {
-            now: self.now(),
-            user: self.user.clone(),
-            asked_for_time: Cell::new(false),
-            takes_numbers: Cell::new(false),
-            around: Arc::clone(&self.around),
-            tables: RefCell::default(),
-            queries: Queries::new(self.database.clone(), own, parameters.len()),
-        };
+        let context = self.context(Queries::new(self.database.clone(), own, parameters.len()));
         let given = parameters.len();
         let names = self.names(Some(&context.tables));
         let plan = match statement {
@@ -792,13 +920,195 @@ impl Session {
         };
         parameters.truncate(given);
         let sees_others = names.transaction.is_some();
-        let tables = context.tables.take().into_iter().map(Known::of).collect();
+        let tables: Vec<Known> = context.tables.take().into_iter().map(Known::of).collect();
         let takes_numbers = context.takes_numbers.get() || plan.takes_numbers();
         let time = context.asked_for_time.get().then_some(context.now);
-        let is_of_its_time = time.is_some() || sees_others;
+        let is_of_its_time = time.is_some() || sees_others || context.asked_for_user.get();
         let slots = context.queries.slots();
         let queries = context.queries.into_all();
-        Ok(Planned { plan, queries, slots, tables, is_of_its_time, time, takes_numbers })
+        let (needs, is_permitted) = (self.needs(&plan, statement, &tables), Cell::new(None));
+        Ok(Planned { plan, queries, slots, tables, is_of_its_time, time, takes_numbers, needs, is_permitted })
+    }
+
+    /// What a plan does with which tables.
+    fn needs(&self, plan: &Plan, statement: &Statement, tables: &[Known]) -> Vec<Need> {
+        let locks = matches!(statement, Statement::Query(query) if !query.locks.is_empty());
+        let reads = if locks { Privileges::SELECT | Privileges::UPDATE } else { Privileges::SELECT };
+        let mut changed = plan.changes(statement);
+        let need = |Known { table, .. }: &Known| {
+            let object = self.database.object_of(table);
+            // The table that is changed is read only where it is named again.
+            let is_changed = changed.filter(|(target, _)| self.database.object_of(target) == object);
+            let privileges = is_changed.map_or(reads, |(_, privileges)| privileges);
+            if is_changed.is_some() {
+                changed = None;
+            }
+            self.need(table, privileges)
+        };
+        tables.iter().filter_map(need).collect()
+    }
+
+    /// That a table is used so; none if the open transaction has made the table, which nobody else sees yet.
+    fn need(&self, table: &DynHandle, privileges: Privileges) -> Option<Need> {
+        let object = self.database.object_of(table);
+        let is_known = !matches!(&self.state, State::Open(open) if open.own().is_some())
+            || self.database.table_names().iter().any(|name| self.object_named(name) == Some(object));
+        is_known.then(|| Need { object, table: table.definition().name.to_string(), privileges })
+    }
+
+    fn object_named(&self, table: &str) -> Option<Object> {
+        self.database.open_dyn(table).ok().map(|table| self.database.object_of(&table))
+    }
+
+    /// Refuses a plan that the session may not run.
+    #[inline]
+    fn check_permitted(&self, planned: &Planned) -> Result<(), SqlError> {
+        let now = Some((self.database.access_generation(), self.settings.changes));
+        if planned.is_permitted.get() != now {
+            planned.needs.iter().try_for_each(|need| self.check_need(need))?;
+            planned.is_permitted.set(now);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn check_need(&self, need: &Need) -> Result<(), SqlError> {
+        match self.database.access().may(self.actor().current, need.object, need.privileges) {
+            true => Ok(()),
+            false => Err(roles::denied(format!("for table {}", need.table))),
+        }
+    }
+
+    /// The roles of the session.
+    fn actor(&self) -> Actor {
+        if let Some((changes, actor)) = self.acting.get()
+            && changes == self.settings.changes
+        {
+            return actor;
+        }
+        let of = |own: &str| self.settings.get(own).and_then(|id| id.parse().ok());
+        let session = of(SESSION_ROLE).unwrap_or(self.login);
+        let actor = Actor { session, current: of(CURRENT_ROLE).unwrap_or(session) };
+        self.acting.set(Some((self.settings.changes, actor)));
+        actor
+    }
+
+    fn role_name(&self, id: u32) -> String {
+        self.database.access().role(id).map_or_else(|| format!("unknown (OID={id})"), |role| role.name.clone())
+    }
+
+    fn roles_statement(&mut self, statement: &roles::Statement, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
+        let tag = statement.tag();
+        if let roles::Statement::Become { what, role, is_local, .. } = statement {
+            self.act_as(*what, role.as_ref(), *is_local, answers)?;
+            answers.push(Answer::Done(tag.to_owned()));
+            return Ok(());
+        }
+        self.check_writable()?;
+        if matches!(self.state, State::Open(_)) {
+            return Err(SqlError::unsupported(
+                format!("{tag} in a transaction"),
+                "Run it by itself: a change of roles is a transaction of its own.",
+            ));
+        }
+        let (actor, database) = (self.actor(), self.database.clone());
+        let names = Names { database: &database, own: None, transaction: None, used: None };
+        let (statement, mut notices) = roles::with_verifiers(statement.clone())?;
+        database.change_access(|access| {
+            notices.extend(roles::apply(&statement, access, actor, names)?);
+            Ok::<(), SqlError>(())
+        })?;
+        answers.extend(notices.into_iter().map(Answer::Notice));
+        answers.push(Answer::Done(tag.to_owned()));
+        Ok(())
+    }
+
+    /// Lets the session act as another role: SET ROLE and SET SESSION AUTHORIZATION.
+    fn act_as(
+        &mut self,
+        what: Become,
+        role: Option<&RoleName>,
+        is_local: bool,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), SqlError> {
+        let (actor, access) = (self.actor(), self.database.access());
+        let id = role.map(|role| role.find(&access, actor)).transpose().map_err(|mut unknown| {
+            // As a setting it has a value that it cannot have.
+            unknown.state = SqlState::INVALID_PARAMETER_VALUE;
+            unknown
+        })?;
+        let name = id.map(|id| self.role_name(id)).unwrap_or_default();
+        let (own, is_permitted) = match what {
+            Become::Role => (CURRENT_ROLE, id.is_none_or(|id| access.is_member(actor.session, id))),
+            Become::Session => (SESSION_ROLE, id.is_none_or(|id| id == self.login || access.is_superuser(self.login))),
+        };
+        if !is_permitted {
+            return Err(match what {
+                Become::Role => roles::denied(format!("to set role \"{name}\"")),
+                Become::Session => roles::denied("to set session authorization"),
+            });
+        }
+        let change = |settings: &mut Values| {
+            if what == Become::Session {
+                settings.remove(CURRENT_ROLE);
+            }
+            match id {
+                Some(id) => drop(settings.insert(own.to_owned(), id.to_string())),
+                None => drop(settings.remove(own)),
+            }
+        };
+        self.change_settings(&change, is_local, answers);
+        Ok(())
+    }
+
+    /// Refuses changes of tables that the session may not make.
+    fn check_changes(&self, steps: &[Step]) -> Result<(), SqlError> {
+        let (access, role) = (self.database.access(), self.actor().current);
+        if access.is_superuser(role) {
+            return Ok(());
+        }
+        let names = self.names(None);
+        // A table that the transaction has made is its own.
+        let object = |table: &str| {
+            let table = names.table(table).ok()?;
+            self.need(&table, Privileges::NONE).map(|need| need.object)
+        };
+        let may = |table: &str, privileges| match object(table).is_none_or(|of| access.may(role, of, privileges)) {
+            true => Ok(()),
+            false => Err(roles::denied(format!("for table {table}"))),
+        };
+        let owns = |table: &str| match object(table) {
+            Some(object) => roles::check_owner(&access, role, object, table),
+            None => Ok(()),
+        };
+        steps.iter().try_for_each(|step| match step {
+            Step::Create(table) => {
+                if !access.may(role, Object::Schema, Privileges::CREATE) {
+                    return Err(roles::denied(format!("for schema {SCHEMA}")));
+                }
+                let mut others = table.references.iter().filter(|reference| reference.table != table.name);
+                others.try_for_each(|reference| may(&reference.table, Privileges::REFERENCES))
+            }
+            Step::Truncate(table) => may(table, Privileges::TRUNCATE),
+            Step::Drop(table) => owns(table),
+            Step::CreateSequence(_) if access.may(role, Object::Schema, Privileges::CREATE) => Ok(()),
+            Step::CreateSequence(_) => Err(roles::denied(format!("for schema {SCHEMA}"))),
+            Step::AlterSequence(sequence, _) | Step::DropSequence(sequence) => {
+                let table = names.sequence(sequence).and_then(|sequence| sequence.table());
+                match table.and_then(|table| object(&table)) {
+                    Some(table) if access.acts_as(role, access.rights(table).owner) => Ok(()),
+                    _ => Err(roles::must(format!("be owner of sequence {sequence}"))),
+                }
+            }
+            Step::Fill { table, .. } => owns(table),
+            Step::Change { table, changes } => {
+                owns(table)?;
+                changes.iter().try_for_each(|change| match change {
+                    Change::AddReference { reference } => may(&reference.table, Privileges::REFERENCES),
+                    _ => Ok(()),
+                })
+            }
+        })
     }
 
     fn run_plan(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
@@ -809,14 +1119,19 @@ impl Session {
             return self.run_explicitly(planned, parameters);
         }
         self.surround(planned.time);
-        let (around, database) = (&self.around, &self.database);
+        let around = &self.around;
+        let names = Names { database: &self.database, own: None, transaction: None, used: None };
         let ran = match &mut self.state {
             State::Idle(session) => {
-                let run = |tx: &Tx| within(&Asking { around, tx, own: None }, || planned.run(tx, database, parameters));
+                let run = |tx: &Tx| {
+                    within(&Asking { around, tx, own: None }, || planned.run(tx, (names, around), parameters))
+                };
                 session.transact(run).map(|done| done.into_value())
             }
             State::Open(open) => {
-                let ran = within(&open.asking(around), || planned.run(&open.transaction, database, parameters));
+                let (own, transaction) = open.own().unzip();
+                let names = Names { own, transaction, ..names };
+                let ran = within(&open.asking(around), || planned.run(&open.transaction, (names, around), parameters));
                 ran.map_err(|abort| open.transaction.explain(&abort))
             }
             State::Between => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
@@ -834,7 +1149,8 @@ impl Session {
             let State::Open(open) = &self.state else {
                 return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended"));
             };
-            let ran = within(&open.asking(&self.around), || planned.run(&open.transaction, &self.database, parameters));
+            let (names, around) = (self.names(None), &self.around);
+            let ran = within(&open.asking(around), || planned.run(&open.transaction, (names, around), parameters));
             let ran = ran.map_err(|abort| SqlError::from(open.transaction.explain(&abort)));
             let ended = match ran {
                 Ok(answer) => self.commit().map(|_| answer),
@@ -886,22 +1202,28 @@ impl Session {
                 answers.push(done(if *begin { "BEGIN" } else { "START TRANSACTION" }));
             }
             Statement::Commit { chain, modifier: None, .. } => {
-                self.refuse_chain(*chain)?;
+                let next = self.chained(*chain, "COMMIT AND CHAIN")?;
                 let was_open = matches!(self.state, State::Open(_));
                 let committed = self.commit()?;
                 if !was_open {
                     let message = "there is no transaction in progress";
                     answers.push(warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
                 }
+                if let Some(is_read_only) = next {
+                    self.begin(false, Some(is_read_only))?;
+                }
                 answers.push(done(if was_open && !committed { "ROLLBACK" } else { "COMMIT" }));
             }
             Statement::Rollback { chain, savepoint: None } => {
-                self.refuse_chain(*chain)?;
+                let next = self.chained(*chain, "ROLLBACK AND CHAIN")?;
                 if !matches!(self.state, State::Open(_)) {
                     let message = "there is no transaction in progress";
                     answers.push(warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
                 }
                 self.roll_back();
+                if let Some(is_read_only) = next {
+                    self.begin(false, Some(is_read_only))?;
+                }
                 answers.push(done("ROLLBACK"));
             }
             Statement::Savepoint { name: ident } => {
@@ -922,6 +1244,7 @@ impl Session {
                 if open.own.is_some() {
                     open.look_again();
                 }
+                self.kept.roll_back_to(at);
                 answers.push(done("ROLLBACK"));
             }
             Statement::ReleaseSavepoint { name: ident } => {
@@ -936,8 +1259,9 @@ impl Session {
         Ok(true)
     }
 
-    fn refuse_chain(&self, chain: bool) -> Result<(), SqlError> {
-        if chain { Err(SqlError::unsupported("AND CHAIN", "Begin another transaction.")) } else { Ok(()) }
+    /// Whether the transaction that follows only reads, if one follows at once.
+    fn chained(&mut self, chain: bool, what: &str) -> Result<Option<bool>, SqlError> {
+        if chain { self.open_block(what).map(|open| Some(open.is_read_only)) } else { Ok(None) }
     }
 
     /// The explicit transaction.
@@ -959,7 +1283,8 @@ impl Session {
                 TransactionMode::AccessMode(mode) => is_read_only = Some(*mode == TransactionAccessMode::ReadOnly),
                 TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {}
                 TransactionMode::IsolationLevel(level) => {
-                    if self.settings.insert("\0isolation".to_owned(), String::new()).is_none() {
+                    if !self.settings.contains_key("\0isolation") {
+                        self.settings.insert("\0isolation".to_owned(), String::new());
                         let message = format!("transactions are serializable, which {level} permits");
                         answers.push(Answer::Notice(SqlError::new(SqlState("00000"), message)));
                     }
@@ -1037,24 +1362,40 @@ impl Session {
         is_local: bool,
         answers: &mut Vec<Answer>,
     ) -> Result<(), SqlError> {
-        let before = self.settings.clone();
-        self.set_one(own.clone(), value)?;
+        self.check_may_set(&own)?;
+        let value = Session::checked(&own, value)?;
+        let change = |settings: &mut Values| match &value {
+            Some(value) => drop(settings.insert(own.clone(), value.clone())),
+            None => drop(settings.remove(&own)),
+        };
+        self.change_settings(&change, is_local, answers);
+        Ok(())
+    }
+
+    /// Refuses changes of what only superusers set.
+    fn check_may_set(&self, own: &str) -> Result<(), SqlError> {
+        match FOR_SUPERUSERS.contains(&own) && !self.database.access().is_superuser(self.actor().current) {
+            true => Err(roles::denied(format!("to set parameter \"{own}\""))),
+            false => Ok(()),
+        }
+    }
+
+    /// Changes settings until the end of the session, or of the transaction. A rollback undoes both.
+    fn change_settings(&mut self, change: &dyn Fn(&mut Values), is_local: bool, answers: &mut Vec<Answer>) {
         let is_block = matches!(&self.state, State::Open(open) if !open.is_implicit);
         if is_local && !is_block {
-            self.settings = before;
             let message = "SET LOCAL can only be used in transaction blocks";
             answers.push(Answer::Notice(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message)));
-            return Ok(());
+            return;
         }
-        let State::Open(open) = &mut self.state else { return Ok(()) };
-        let [of_commit, _] = &mut **open.settings.get_or_insert_with(|| Box::new([before.clone(), before]));
-        if !is_local {
-            match self.settings.get(&own) {
-                Some(value) => drop(of_commit.insert(own, value.clone())),
-                None => drop(of_commit.remove(&own)),
+        if let State::Open(open) = &mut self.state {
+            let before = &self.settings.values;
+            let settings = open.settings.get_or_insert_with(|| Box::new([before.clone(), before.clone()]));
+            if !is_local {
+                change(&mut settings[0]);
             }
         }
-        Ok(())
+        change(&mut self.settings);
     }
 
     /// Sets a setting, as SET does.
@@ -1062,7 +1403,13 @@ impl Session {
     /// # Errors
     /// There is no such setting, or it cannot have this value.
     pub fn set_setting(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
-        self.set_one(name.to_lowercase(), value.to_owned())
+        let own = name.to_lowercase();
+        self.check_may_set(&own)?;
+        match Session::checked(&own, value.to_owned())? {
+            Some(value) => drop(self.settings.insert(own, value)),
+            None => drop(self.settings.remove(&own)),
+        }
+        Ok(())
     }
 
     /// The value of a setting, as SHOW gives it.
@@ -1073,12 +1420,15 @@ impl Session {
         self.setting(&name.to_lowercase())
     }
 
-    fn set_one(&mut self, own: String, value: String) -> Result<(), SqlError> {
+    /// The value of a setting as it is kept; none for its default.
+    fn checked(own: &str, value: String) -> Result<Option<String>, SqlError> {
+        if TIMES.contains(&own) && !value.eq_ignore_ascii_case("default") {
+            return milliseconds(own, &value).map(|time| Some(time.to_string()));
+        }
         let Some((_, fixed, permitted)) = SETTINGS.iter().find(|(name, ..)| *name == own) else {
             // Settings with a point belong to others, and can have any value.
             if own.contains('.') {
-                self.settings.insert(own, value);
-                return Ok(());
+                return Ok(Some(value));
             }
             let message = format!("unrecognized configuration parameter \"{own}\"");
             return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
@@ -1095,7 +1445,7 @@ impl Session {
         };
         if !is_permitted && *permitted == Some(&[]) {
             let message = format!("parameter \"{own}\" cannot be changed");
-            let hint = match &*own {
+            let hint = match own {
                 "transaction_read_only" => "Write SET TRANSACTION READ ONLY.".to_owned(),
                 _ => format!("It is always \"{fixed}\"."),
             };
@@ -1108,19 +1458,38 @@ impl Session {
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
                 .hint(format!("Available values: {}.", known.join(", "))));
         }
-        match &*lower {
-            "default" => drop(self.settings.remove(&own)),
-            _ => drop(self.settings.insert(own, value)),
-        }
-        Ok(())
+        Ok((lower != "default").then_some(value))
+    }
+
+    /// A setting that is a time; none if it is off.
+    pub fn time_setting(&self, name: &str) -> Option<Duration> {
+        let value = self.settings.get(name).or_else(|| self.defaults.get(name))?;
+        let milliseconds: i64 = value.parse().ok()?;
+        let is_off = if name == LOG_MIN_DURATION { -1 } else { 0 };
+        u64::try_from(milliseconds).ok().filter(|_| milliseconds != is_off).map(Duration::from_millis)
     }
 
     fn setting(&self, own: &str) -> Result<String, SqlError> {
         if let ("transaction_read_only", State::Open(open)) = (own, &self.state) {
             return Ok(if open.is_read_only { "on" } else { "off" }.to_owned());
         }
+        let actor = self.actor();
+        match own {
+            "session_authorization" => return Ok(self.role_name(actor.session)),
+            "role" if actor.current == actor.session => return Ok("none".to_owned()),
+            "role" => return Ok(self.role_name(actor.current)),
+            "is_superuser" => {
+                let is = self.database.access().is_superuser(actor.current);
+                return Ok(if is { "on" } else { "off" }.to_owned());
+            }
+            own if TIMES.contains(&own) => {
+                let value = self.settings.get(own).or_else(|| self.defaults.get(own));
+                return Ok(value.map_or_else(|| usual(own), |value| in_words(value)));
+            }
+            _ => {}
+        }
         let own = if own == "transaction_read_only" { "default_transaction_read_only" } else { own };
-        if let Some(value) = self.settings.get(own) {
+        if let Some(value) = self.settings.get(own).or_else(|| self.defaults.get(own)) {
             return Ok(value.clone());
         }
         let known = SETTINGS.iter().find(|(name, ..)| *name == own).map(|(_, value, _)| (*value).to_owned());
@@ -1132,26 +1501,23 @@ impl Session {
 
     /// Changes tables.
     fn change_tables(&mut self, ddl: Ddl, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
-        let (refusal, needs_transaction) = (ddl.refusal(), ddl.needs_transaction());
+        let needs_transaction = ddl.needs_transaction();
         let notices = ddl.notices.into_iter().map(|notice| SqlError::new(SqlState("00000"), notice));
         answers.extend(notices.map(Answer::Notice));
         self.check_writable()?;
+        self.check_changes(&ddl.steps)?;
         let begins = needs_transaction && matches!(self.state, State::Idle(_));
         if begins {
             self.begin(true, None)?;
         }
-        let made = self.make_changes(ddl.steps).map_err(|error| match error {
-            SchemaError::Refused { .. } => SqlError::new(refusal, error.to_string()),
-            error => error.into(),
-        });
-        match made {
+        match self.make_changes(ddl.steps) {
             Ok(()) if begins => drop(self.commit()?),
             Ok(()) => {}
             Err(error) => {
                 if begins {
                     self.roll_back();
                 }
-                return Err(error);
+                return Err(error.into());
             }
         }
         answers.push(Answer::Done(ddl.tag.to_owned()));
@@ -1159,6 +1525,7 @@ impl Session {
     }
 
     fn make_changes(&mut self, steps: Vec<Step>) -> Result<(), SchemaError> {
+        let owner = Some(self.actor().current).filter(|role| *role != Access::FIRST);
         let mut steps = steps.into_iter().peekable();
         while steps.peek().is_some() {
             let mut together = Vec::new();
@@ -1167,11 +1534,12 @@ impl Session {
             }
             match &mut self.state {
                 State::Open(open) => {
-                    let migrated = open.transaction.lend(|transaction| migrate(transaction.migration(), together));
+                    let migrated =
+                        open.transaction.lend(|transaction| migrate(transaction.migration(), together, owner));
                     open.look_again();
                     migrated?;
                 }
-                _ => migrate(self.database.migration(), together)?,
+                _ => migrate(self.database.migration(), together, owner)?,
             }
             if let Some(Step::Fill { table, column }) = steps.next() {
                 let numbered = self.fill(&table, &column)?;
@@ -1199,11 +1567,18 @@ impl Session {
 }
 
 /// Makes these changes together.
-fn migrate(migration: Migration<'_>, steps: Vec<Step>) -> Result<(), SchemaError> {
+fn migrate(migration: Migration<'_>, steps: Vec<Step>, owner: Option<u32>) -> Result<(), SchemaError> {
     let mut migration = migration;
     for step in steps {
         migration = match step {
-            Step::Create(table) => migration.create(table),
+            Step::Create(table) => {
+                let name = table.name.to_string();
+                let migration = migration.create(table);
+                match owner {
+                    Some(owner) => migration.own(name, owner),
+                    None => migration,
+                }
+            }
             Step::Change { table, changes } => migration.change(&table, changes),
             Step::Truncate(table) => migration.truncate(table),
             Step::Drop(table) => migration.drop_table(table),
@@ -1256,6 +1631,17 @@ fn tag(verb: &str, count: usize) -> String {
     tag
 }
 
+/// Whether an expression certainly reads no column.
+fn is_constant(of: &Expr) -> bool {
+    match of {
+        Expr::Value(_) => true,
+        Expr::Identifier(ident) => ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"),
+        Expr::Cast { expr, .. } | Expr::UnaryOp { expr, .. } | Expr::Nested(expr) => is_constant(expr),
+        Expr::BinaryOp { left, right, .. } => is_constant(left) && is_constant(right),
+        _ => false,
+    }
+}
+
 fn read_only() -> SqlError {
     SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot write in a read-only transaction")
 }
@@ -1280,7 +1666,7 @@ fn is_planned(statement: &Statement) -> bool {
 fn is_of_transactions(command: &Command) -> bool {
     match command {
         Command::Maintenance(_) => true,
-        Command::AlterSequence(_) | Command::AlterIdentity(_) => false,
+        Command::AlterSequence(_) | Command::AlterIdentity(_) | Command::Roles(_) => false,
         Command::Statement(statement) => matches!(
             &**statement,
             Statement::StartTransaction { .. } | Statement::Commit { .. } | Statement::Rollback { .. }
@@ -1319,12 +1705,70 @@ const SETTINGS: &[(&str, &str, Option<&[&str]>)] = &[
     ("server_encoding", "UTF8", Some(&[])),
     ("server_version", VERSION, Some(&[])),
     ("server_version_num", "150008", Some(&[])),
+    ("password_encryption", "scram-sha-256", Some(&[])),
+    ("role", "none", Some(&[])),
     ("session_authorization", "postgres", Some(&[])),
+    ("idle_in_transaction_session_timeout", "0", None),
+    ("idle_session_timeout", "0", None),
+    ("lock_timeout", "0", None),
+    (LOG_MIN_DURATION, "-1", None),
+    ("statement_timeout", "0", None),
     ("standard_conforming_strings", "on", Some(&[])),
     ("timezone", "UTC", Some(&["gmt", "etc/utc"])),
     ("transaction_isolation", "serializable", Some(LEVELS_OF_ISOLATION)),
     ("transaction_read_only", "off", Some(&[])),
 ];
+
+/// All settings with their usual values.
+pub(crate) fn defaults() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SETTINGS.iter().map(|(name, value, _)| (*name, *value))
+}
+
+/// Settings that are times.
+const TIMES: &[&str] = &[
+    "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
+    "lock_timeout",
+    LOG_MIN_DURATION,
+    "statement_timeout",
+];
+
+/// The setting that says from which time on a statement is slow.
+const LOG_MIN_DURATION: &str = "log_min_duration_statement";
+
+/// Settings that only superusers change.
+const FOR_SUPERUSERS: &[&str] = &[LOG_MIN_DURATION];
+
+/// The units of times, in milliseconds.
+const UNITS: &[(&str, i64)] = &[("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1)];
+
+/// The milliseconds of a time: a number, with a unit or without.
+fn milliseconds(own: &str, value: &str) -> Result<i64, SqlError> {
+    let text = value.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    let unit = text[digits.len()..].trim();
+    let unit = if unit.is_empty() { Some(1) } else { UNITS.iter().find(|(name, _)| *name == unit).map(|(_, of)| *of) };
+    let time = digits.parse::<i64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
+    let least = if own == LOG_MIN_DURATION { -1 } else { 0 };
+    time.filter(|time| (least..=i64::from(i32::MAX)).contains(time)).ok_or_else(|| {
+        let message = format!("invalid value for parameter \"{own}\": \"{value}\"");
+        let hint =
+            format!("It is a number of milliseconds from {least} to {}, or has a unit: ms, s, min, h, d.", i32::MAX);
+        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).hint(hint)
+    })
+}
+
+/// Milliseconds in the greatest unit that has no remainder.
+fn in_words(value: &str) -> String {
+    let Ok(number) = value.parse::<i64>() else { return value.to_owned() };
+    let unit = UNITS.iter().find(|(_, of)| number % of == 0).filter(|_| number > 0);
+    unit.map_or_else(|| value.to_owned(), |(name, of)| format!("{}{name}", number / of))
+}
+
+/// What a setting usually is.
+fn usual(own: &str) -> String {
+    SETTINGS.iter().find(|(name, ..)| *name == own).map(|(_, value, _)| (*value).to_owned()).unwrap_or_default()
+}
 
 /// The levels of isolation that clients may ask for, beside the one that there is.
 const LEVELS_OF_ISOLATION: &[&str] = &["read uncommitted", "read committed", "repeatable read"];

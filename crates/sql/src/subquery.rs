@@ -18,12 +18,13 @@ use sqlparser::ast::{Cte as CteSyntax, Query, SetExpr, SetOperator, SetQuantifie
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Context, Nothing};
 use crate::form;
-use crate::from::Parameters;
+use crate::from::{Parameters, column_type};
 use crate::names::{Names, name};
 use crate::rows::{Distinct, Origin, Owned, Source, SourceColumn, Sources};
 use crate::run::Env;
 use crate::select::{Column, Row, Select};
 use crate::system;
+use crate::types::SqlType;
 
 /// A query inside a statement.
 #[derive(Debug)]
@@ -130,6 +131,11 @@ impl Outer<'_> {
     /// There are several of this name.
     pub(crate) fn find(&self, table: Option<&str>, column: &str) -> Result<Option<Expression>, SqlError> {
         self.slot(table, column)?.map(|slot| self.context.queries.parameter(slot)).transpose()
+    }
+
+    /// The type of a column of a query around.
+    pub(crate) fn column_type(&self, table: Option<&str>, column: &str) -> Option<SqlType> {
+        column_type(self.sources, self.parent, table, column)
     }
 
     fn slot(&self, table: Option<&str>, column: &str) -> Result<Option<usize>, SqlError> {
@@ -247,7 +253,7 @@ impl Queries {
                     let common = Expression::call("coalesce", both);
                     let common = Bound::new(&common, &Nothing, &mut [*given, *own]).map_err(|_| {
                         let shown = |ty: Option<ColumnType>| {
-                            ty.map_or("unknown".to_owned(), |ty| crate::types::SqlType::of_stored(ty).to_string())
+                            ty.map_or("unknown".to_owned(), |ty| SqlType::of_stored(ty).to_string())
                         };
                         let (a, b) = (shown(*given), shown(*own));
                         let problem = format!("operator does not exist: {a} {operator:?} {b}");

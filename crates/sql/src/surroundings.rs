@@ -16,6 +16,7 @@ use sqlparser::tokenizer::Token;
 use crate::error::{SqlError, SqlState};
 use crate::expression::sequence_of_default;
 use crate::names::{Names, SCHEMA, object};
+use crate::roles;
 
 /// What a session knows.
 pub(crate) struct Around {
@@ -33,7 +34,8 @@ pub(crate) struct Asking<'a> {
 
 /// What it knows from statement to statement.
 struct State {
-    user: String,
+    /// The role as which the session acts.
+    role: u32,
     now: Timestamp,
     is_read_only: bool,
     /// The last number that the session took of each sequence.
@@ -43,8 +45,8 @@ struct State {
 }
 
 impl Around {
-    pub(crate) fn new(database: Database, user: String) -> Arc<Around> {
-        let state = State { user, now: Timestamp::default(), is_read_only: false, taken: Vec::new(), last: None };
+    pub(crate) fn new(database: Database, role: u32) -> Arc<Around> {
+        let state = State { role, now: Timestamp::default(), is_read_only: false, taken: Vec::new(), last: None };
         Arc::new(Around { database, state: Mutex::new(state) })
     }
 
@@ -52,14 +54,22 @@ impl Around {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set_user(&self, user: String) {
-        self.state().user = user;
+    /// The role as which the session acts.
+    pub(crate) fn role(&self) -> u32 {
+        self.state().role
     }
 
-    /// A statement begins in a transaction that began then.
-    pub(crate) fn begin(&self, now: Timestamp, is_read_only: bool) {
+    /// A statement of this role begins in a transaction that began then.
+    pub(crate) fn begin(&self, now: Timestamp, is_read_only: bool, role: u32) {
         let mut state = self.state();
-        (state.now, state.is_read_only) = (now, is_read_only);
+        (state.now, state.is_read_only, state.role) = (now, is_read_only, role);
+    }
+
+    /// Forgets the numbers, as DISCARD does.
+    pub(crate) fn forget(&self) {
+        let mut state = self.state();
+        state.taken.clear();
+        state.last = None;
     }
 
     /// The session took a number of a sequence.
@@ -180,6 +190,20 @@ impl Asking<'_> {
         }
     }
 
+    /// Only superusers, and owners of the table whose rows it numbers, set a sequence.
+    fn check_owner(&self, sequence: &Sequence) -> Result<(), SqlError> {
+        let (access, role) = (self.around.database.access(), self.around.role());
+        if access.is_superuser(role) {
+            return Ok(());
+        }
+        let table = sequence.table().and_then(|table| self.names().table(&table).ok());
+        let owner = table.map(|table| access.rights(self.around.database.object_of(&table)).owner);
+        match owner.is_some_and(|owner| access.acts_as(role, owner)) {
+            true => Ok(()),
+            false => Err(roles::denied(format!("for sequence {}", sequence.definition().name))),
+        }
+    }
+
     fn ask(&self, call: SequenceCall<'_>) -> Result<i64, SqlError> {
         let undefined = |message: String| SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
         match call {
@@ -206,6 +230,7 @@ impl Asking<'_> {
             SequenceCall::Set(name, number, is_given) => {
                 let sequence = self.sequence_of(name)?;
                 self.check_writable("setval")?;
+                self.check_owner(&sequence)?;
                 let set = if is_given { sequence.set(number) } else { sequence.set_next(number) };
                 set.map_err(|error| failed(&sequence, error))?;
                 if is_given {
@@ -224,7 +249,8 @@ impl Surroundings for Around {
     }
 
     fn user(&self) -> String {
-        self.state().user.clone()
+        let role = self.role();
+        self.database.access().role(role).map_or_else(String::new, |role| role.name.clone())
     }
 
     fn sequence(&self, _: SequenceCall<'_>) -> Result<i64, EvaluationError> {

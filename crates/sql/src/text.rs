@@ -7,6 +7,7 @@
 //! Invariant: the depth of a statement has a bound, so no code that follows it recursively exhausts a stack of
 //! [`crate::STACK_BYTES`].
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use sqlparser::ast::Statement;
@@ -16,6 +17,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::error::{SqlError, SqlState};
+use crate::roles::{self, Problem};
 use crate::sequence::{self, AlterIdentity, AlterSequence, Own};
 
 /// Parentheses and the like can be nested this deep.
@@ -65,6 +67,23 @@ pub fn split(text: &str) -> Vec<Part> {
     parts
 }
 
+/// A text for those who may not see passwords: without what follows the word.
+///
+/// ```
+/// assert_eq!(seriatim_sql::without_password("alter role ann PASSWORD 'x'"), "alter role ann PASSWORD (not shown)");
+/// assert_eq!(seriatim_sql::without_password("select 1"), "select 1");
+/// ```
+pub fn without_password(text: &str) -> Cow<'_, str> {
+    const WORD: &str = "password";
+    let is_word = |at: &usize| {
+        text.as_bytes()[*at..].get(..WORD.len()).is_some_and(|word| word.eq_ignore_ascii_case(WORD.as_bytes()))
+    };
+    match (0..text.len()).find(is_word) {
+        None => Cow::Borrowed(text),
+        Some(at) => Cow::Owned(format!("{} (not shown)", &text[..at + WORD.len()])),
+    }
+}
+
 /// The most parameters that a statement can have.
 pub(crate) const PARAMETERS_MAX: usize = 65_535;
 
@@ -84,6 +103,8 @@ pub(crate) enum Command {
     Statement(Box<Statement>),
     /// VACUUM or ANALYZE, which there is no need for.
     Maintenance(&'static str),
+    /// One about roles.
+    Roles(Box<roles::Statement>),
     AlterSequence(Box<AlterSequence>),
     AlterIdentity(Box<AlterIdentity>),
 }
@@ -109,6 +130,22 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Command>, SqlError> {
             continue;
         }
         check_depth(&tokens, &places)?;
+        if let Some(of_roles) = roles::parse(&tokens) {
+            let statement = of_roles.map_err(|problem| match problem {
+                Problem::Error(error) => error,
+                Problem::At(at) => match tokens.get(at) {
+                    // It may be a password.
+                    Some(token) if matches!(token.token, Token::SingleQuotedString(_)) => {
+                        let message = "syntax error at or near a string";
+                        SqlError::new(SqlState::SYNTAX_ERROR, message).at(places.position(token.span.start))
+                    }
+                    Some(token) => near(token, text, &mut places),
+                    None => near(&TokenWithSpan::wrap(Token::EOF), text, &mut places),
+                },
+            });
+            parsed.push(Command::Roles(Box::new(statement?)));
+            continue;
+        }
         if let Some(own) = sequence::parse(&tokens) {
             let own = own.map_err(|(error, next)| failed(error, &next, text, &mut places))?;
             parsed.push(match own {
@@ -260,6 +297,9 @@ fn in_other_words(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             }
         }
     }
+    if tokens.first().is_some_and(|first| is_word(first, "FETCH")) {
+        tokens = fetch(tokens);
+    }
     let (mut words, mut at) = (Vec::with_capacity(tokens.len()), 0);
     while let Some(token) = tokens.get(at) {
         words.push(token.clone());
@@ -273,6 +313,23 @@ fn in_other_words(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
     }
     words
+}
+
+/// FETCH with all of its words: how many rows, FROM, and the cursor.
+fn fetch(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let Some(cursor) = tokens.pop().filter(|_| !tokens.is_empty()) else { return tokens };
+    let word = |word: Token| TokenWithSpan { token: word, span: cursor.span };
+    let has_from = tokens.last().is_some_and(|last| is_word(last, "FROM") || is_word(last, "IN"));
+    let from = if has_from { tokens.pop() } else { None };
+    match &tokens[..] {
+        [_] => tokens.push(word(Token::make_keyword("NEXT"))),
+        [_, only] if is_word(only, "FORWARD") => tokens[1].token = Token::make_keyword("NEXT"),
+        [_, only] if is_word(only, "BACKWARD") => tokens[1].token = Token::make_keyword("PRIOR"),
+        _ => {}
+    }
+    tokens.push(from.unwrap_or_else(|| word(Token::make_keyword("FROM"))));
+    tokens.push(cursor);
+    tokens
 }
 
 /// The place that a message of the parser ends with.

@@ -176,6 +176,11 @@ impl SqlType {
         }
     }
 
+    /// The type as which its values are stored.
+    pub fn stored(self) -> ColumnType {
+        of_expressions(self.column(String::new()).ty)
+    }
+
     /// A column of this type.
     pub(crate) fn column(self, name: String) -> ColumnDef {
         let ty = match self {
@@ -277,7 +282,11 @@ impl SqlType {
             1186 => SqlType::Interval,
             1700 => SqlType::Numeric(None),
             2950 => SqlType::Uuid,
-            _ => return None,
+            // Arrays are texts.
+            other => {
+                let (oid, name, _) = ARRAYS.iter().find(|(oid, ..)| *oid == other)?;
+                SqlType::Other(name, *oid)
+            }
         })
     }
 
@@ -305,6 +314,21 @@ impl SqlType {
         }
     }
 
+    /// The type of its elements, if it is an array or a vector.
+    pub fn element(self) -> Option<SqlType> {
+        let SqlType::Other(_, own) = self else { return None };
+        match own {
+            22 => Some(SqlType::Int2),
+            30 => Some(SqlType::Oid),
+            _ => SqlType::of_oid(ARRAYS.iter().find(|(oid, ..)| *oid == own)?.2),
+        }
+    }
+
+    /// Whether it is an array or a vector of integers.
+    pub(crate) fn is_array_of_numbers(self) -> bool {
+        matches!(self, SqlType::Other(_, 22 | 30 | 1005 | 1007 | 1016 | 1028))
+    }
+
     /// Whether its values are aligned to the right where they are shown in columns.
     pub fn is_number(self) -> bool {
         matches!(
@@ -319,6 +343,30 @@ impl SqlType {
         )
     }
 }
+
+/// Types of arrays: their numbers, their names, and the numbers of their elements' types.
+const ARRAYS: &[(u32, &str, u32)] = &[
+    (1000, "boolean[]", 16),
+    (1001, "bytea[]", 17),
+    (1002, "\"char\"[]", 18),
+    (1003, "name[]", 19),
+    (1005, "smallint[]", 21),
+    (1007, "integer[]", 23),
+    (1009, "text[]", 25),
+    (1014, "character[]", 1042),
+    (1015, "character varying[]", 1043),
+    (1016, "bigint[]", 20),
+    (1021, "real[]", 700),
+    (1022, "double precision[]", 701),
+    (1028, "oid[]", 26),
+    (1115, "timestamp without time zone[]", 1114),
+    (1182, "date[]", 1082),
+    (1183, "time without time zone[]", 1083),
+    (1185, "timestamp with time zone[]", 1184),
+    (1187, "interval[]", 1186),
+    (1231, "numeric[]", 1700),
+    (2951, "uuid[]", 2950),
+];
 
 /// The type that values of a column have in expressions.
 pub(crate) fn of_expressions(stored: ColumnType) -> ColumnType {

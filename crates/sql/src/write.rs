@@ -272,6 +272,10 @@ impl Filling {
         Ok(Filling { table, columns, defaults })
     }
 
+    pub(crate) fn table(&self) -> &DynHandle {
+        &self.table
+    }
+
     /// How many fields a row has.
     pub(crate) fn width(&self) -> usize {
         self.columns.len()
@@ -366,6 +370,15 @@ struct Change {
 }
 
 impl Inserting {
+    pub(crate) fn table(&self) -> &DynHandle {
+        &self.table
+    }
+
+    /// Whether it may change rows that exist.
+    pub(crate) fn updates(&self) -> bool {
+        self.conflict.as_ref().is_some_and(|conflict| conflict.update.is_some())
+    }
+
     pub(crate) fn bind(
         insert: &Insert,
         names: Names<'_>,
@@ -489,7 +502,9 @@ impl Inserting {
                 Some(position) if !self.overridden.contains(&at) => value(position, at),
                 _ => self.defaults.value(tx, at, definition),
             };
-            rows.push((0..definition.columns.len()).map(column).collect::<Result<_, Abort>>()?);
+            // All columns take their numbers before a NULL is refused, as in PostgreSQL.
+            let row: Vec<Result<Value, Abort>> = (0..definition.columns.len()).map(column).collect();
+            rows.push(row.into_iter().collect::<Result<_, Abort>>()?);
             Ok::<_, Abort>(())
         };
         match &self.rows {
@@ -877,6 +892,10 @@ pub(crate) struct Updating {
 }
 
 impl Updating {
+    pub(crate) fn table(&self) -> &DynHandle {
+        &self.table
+    }
+
     pub(crate) fn bind(
         update: &Update,
         names: Names<'_>,
@@ -973,6 +992,10 @@ pub(crate) struct Deleting {
 }
 
 impl Deleting {
+    pub(crate) fn table(&self) -> &DynHandle {
+        &self.table
+    }
+
     pub(crate) fn bind(
         delete: &Delete,
         names: Names<'_>,

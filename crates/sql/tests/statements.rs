@@ -9,7 +9,7 @@ use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::Datum;
 use seriatim::{Database, available_protocols};
 use seriatim_postgres::Server;
-use seriatim_sql::{Answer, Failure, Session, SqlState};
+use seriatim_sql::{Answer, Failure, Session, SqlState, SqlType};
 use shared::{Ours, Psql};
 use sqllogictest::Runner;
 
@@ -70,6 +70,25 @@ fn prepared_statements_have_parameters_and_notice_changes_of_tables() {
     session.execute("drop table t; create table other (id int primary key)").expect("both in one transaction");
     let gone = session.execute_prepared(&mut insert, &[Datum::Integer(9), Datum::Null, Datum::Null], true);
     assert_eq!(gone.expect_err("it is gone").error.state, SqlState::UNDEFINED_TABLE);
+
+    // Columns of queries around others are parameters behind those of the statement.
+    session.execute("create table u (id int primary key, n int)").expect("it is new");
+    session.execute("insert into u values (1, 10), (2, 20), (3, 30)").expect("new keys");
+    let text = "select id, (select count(*) from u b where b.n < a.n + $1) from u a where id = any ($2) and exists \
+                (select 1 from u c where c.id = a.id and c.n > $3) order by id";
+    let mut select = session.prepare(text, &[None, SqlType::of_oid(1016)]).expect("sound");
+    let types: Vec<ColumnType> = select.parameters().collect();
+    assert_eq!(types, [ColumnType::I32, ColumnType::LongText, ColumnType::I32]);
+    for (added, ids, least, found) in [(0, "{1,3}", 0, "1:0 3:2"), (15, "{2,3}", 20, "3:3"), (1, "{}", 0, "")] {
+        let values = [Datum::Integer(added), Datum::Text(ids.into()), Datum::Integer(least)];
+        let answers = session.execute_prepared(&mut select, &values, true).expect("it reads");
+        let Some(Answer::Rows { rows, .. }) = answers.last() else { panic!("{answers:?}") };
+        let row = |row: &seriatim_sql::Row| format!("{}:{}", row[0].to_text(None), row[1].to_text(None));
+        assert_eq!(rows.iter().map(row).collect::<Vec<_>>().join(" "), found);
+    }
+    session.prepare("select (select a.id where $1 = 1) from u a", &[]).expect("a parameter is one of the statement");
+    let beyond = session.execute("select (select a.id where $1 = 1) from u a").expect_err("it has no parameters");
+    assert_eq!(beyond.error.state, SqlState::UNDEFINED_PARAMETER);
 
     let failed = |session: &mut Session, text| session.prepare(text, &[]).expect_err("it makes no sense").state;
     assert_eq!(failed(&mut session, "select $1; select 2"), SqlState::SYNTAX_ERROR);
@@ -420,4 +439,46 @@ fn a_plan_says_how_rows_are_found() {
         session.execute("explain analyze select 1").expect_err("there is none").error.state,
         SqlState::FEATURE_NOT_SUPPORTED
     );
+}
+
+/// Numbers of objects stay when tables change, and when a directory is opened again.
+#[test]
+fn numbers_of_objects_stay() {
+    let folder = std::env::temp_dir().join(format!("seriatim-oids-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let numbers = |session: &mut Session| -> Vec<(String, String)> {
+        let asked = "select relname, oid from pg_class where relnamespace = 'public'::regnamespace and relname <> \
+                     'more' union all select conname, oid from pg_constraint union all select column_name, \
+                     ordinal_position from information_schema.columns where table_name = 'a' and column_name <> 'n' \
+                     order by 1";
+        match session.execute(asked).expect("it reads").pop() {
+            Some(Answer::Rows { rows, .. }) => {
+                rows.iter().map(|row| (row[0].to_text(None).into_owned(), row[1].to_text(None).into_owned())).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let before = {
+        let mut session = Session::new(Database::open(&folder).expect("it is new"));
+        for statement in [
+            "create table first (id int primary key)",
+            "create table a (id int primary key, b int unique references a, check (b > 0))",
+            "create index a_b on a (b desc)",
+        ] {
+            session.execute(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+        }
+        let before = numbers(&mut session);
+        assert_eq!(before.iter().filter(|(name, _)| name.starts_with("a_")).count(), 7, "{before:?}");
+        for change in ["alter table a add column n bigint default 7", "create index more on a (n)"] {
+            session.execute(change).unwrap_or_else(|error| panic!("{change}: {error}"));
+            assert_eq!(numbers(&mut session), before, "after {change}");
+        }
+        before
+    };
+    let mut session = Session::new(Database::open(&folder).expect("it exists"));
+    assert_eq!(numbers(&mut session), before, "after it was opened again");
+    session.execute("drop index more").expect("it exists");
+    assert_eq!(numbers(&mut session), before, "after an index has gone");
+    drop(session);
+    std::fs::remove_dir_all(&folder).expect("nobody uses it");
 }

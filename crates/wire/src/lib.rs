@@ -9,6 +9,8 @@
 pub mod clients;
 pub mod errors;
 pub mod frames;
+pub mod http;
+pub mod log;
 pub mod message;
 pub mod startup;
 pub mod tls;

@@ -98,6 +98,17 @@ impl<'a> Body<'a> {
     }
 }
 
+/// The mechanism and the first message of a client that logs in (`SASLInitialResponse`).
+pub fn first_response(message: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    let mut body = Body::of(message);
+    let mechanism = body.string()?;
+    let response = match body.int32()? {
+        -1 => None,
+        length => Some(body.take(usize::try_from(length).ok()?)?),
+    };
+    body.0.is_empty().then_some((mechanism, response))
+}
+
 impl Layout for Query {
     fn walk(body: &mut Body<'_>) -> Option<()> {
         body.string().map(drop)

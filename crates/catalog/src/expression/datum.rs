@@ -274,7 +274,7 @@ impl<'r> Columns<'r> for &'r [Datum<'_>] {
 }
 
 /// Types and places of the columns of a table, of which rows are a source of values.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RowColumns(Box<[(ColumnType, ColumnLocation)]>);
 
 impl RowColumns {

@@ -133,6 +133,12 @@ impl Display for Expression {
                 f.write_str(" END")
             }
             Expression::Cast { of, to } => write!(f, "CAST({of} AS {})", Shown(*to)),
+            // Called without parentheses, as words that are reserved for it.
+            Expression::Call { function, arguments }
+                if arguments.is_empty() && matches!(&**function, "current_user" | "session_user") =>
+            {
+                f.write_str(function)
+            }
             Expression::Call { function, arguments } => {
                 write!(f, "{}(", Named(function))?;
                 separated(f, arguments, ", ", None)?;

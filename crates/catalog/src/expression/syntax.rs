@@ -583,6 +583,15 @@ impl<'t> Parser<'t> {
                 return Ok(of.cast(to));
             }
             "trim" => return self.trim(),
+            word @ ("current_user" | "session_user") => {
+                let function = Cow::Owned(word.to_owned());
+                self.advance()?;
+                if self.take_symbol("(")? {
+                    self.expect_symbol(")")?;
+                }
+                self.raise(0)?;
+                return Ok(Expression::Call { function, arguments: Vec::new() });
+            }
             _ => {
                 // A type and a text.
                 let mut ahead = self.clone();

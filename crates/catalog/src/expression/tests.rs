@@ -355,3 +355,46 @@ fn what_surrounds_an_expression_is_asked_each_time() {
     let error = condition.check("late", "random() < 2").finish().expect_err("it is of no row");
     assert!(error.to_string().contains("has another value each time"), "{error}");
 }
+
+/// A scope has functions of its own, which get values of the types that they want and are never constants.
+#[test]
+fn a_scope_has_functions_of_its_own() {
+    struct Twice;
+    impl Scope for Twice {
+        fn column(&self, of: Option<&str>, column: &str) -> std::result::Result<(usize, ColumnType), ExpressionError> {
+            Scope::column(&table(), of, column)
+        }
+
+        fn function(
+            &self,
+            name: &str,
+            arguments: &[Option<ColumnType>],
+        ) -> std::result::Result<Option<ScopeFunction>, ExpressionError> {
+            let is_own = name == "twice" && arguments.len() == 1;
+            let wanted = vec![Some(ColumnType::I64)];
+            Ok(is_own.then_some(ScopeFunction { number: 7, arguments: wanted, result: Some(ColumnType::I64) }))
+        }
+    }
+    struct Row;
+    impl<'r> Columns<'r> for Row {
+        fn get(&self, _: usize) -> Datum<'r> {
+            Datum::Integer(20)
+        }
+
+        fn call(&self, number: usize, arguments: &[Datum<'_>]) -> std::result::Result<Datum<'r>, EvaluationError> {
+            match (number, arguments) {
+                (7, [Datum::Integer(value)]) => Ok(Datum::Integer(2 * value)),
+                other => Err(EvaluationError::of_scope(format!("{other:?}"))),
+            }
+        }
+    }
+    let value = |text: &str| {
+        let bound = Bound::new(&text.parse().expect("an expression"), &Twice, &mut []).expect("it makes sense");
+        assert_eq!((bound.column_type(), bound.constant()), (Some(ColumnType::I64), None), "{text}");
+        bound.evaluate(Row, &[]).map(Datum::into_owned).map_err(|error| error.kind())
+    };
+    assert_eq!(value("twice(id) + twice(1.6) + twice('1')"), Ok(Datum::Integer(46)));
+    assert_eq!(value("twice(NULL)"), Err(EvaluationErrorKind::OfScope));
+    let bound = Bound::new(&"abs(twice(1))".parse().expect("an expression"), &table(), &mut []);
+    assert_eq!(bound.expect_err("the table has no functions").kind(), ExpressionErrorKind::UndefinedFunction);
+}

@@ -19,6 +19,10 @@ pub(super) struct Field {
     pub(super) updatable: Option<u16>,
     /// Whether amounts may be added to it: an integer or decimal that updates may change and that is never NULL.
     pub(super) is_sum: bool,
+    /// Whether the encoding has a NULL bit for it.
+    pub(super) nullable: bool,
+    /// Whether rows do not have the column any more: its values are taken, and stored nowhere.
+    is_left_out: bool,
     /// The rows of a run.
     rows: Option<Box<RowWire>>,
 }
@@ -113,25 +117,29 @@ fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Malformed> {
 
 impl Field {
     pub(super) fn new(column: &ColumnDef, place: ColumnLocation, updatable: Option<u16>) -> Field {
-        let is_sum = column.ty.is_sum() && updatable.is_some() && place.null.is_none();
+        let (nullable, kind) = (column.nullable, Kind::of(column.ty));
+        let is_sum = column.ty.is_sum() && updatable.is_some() && !nullable;
         let is_checked = column.ty.rules(|rules| rules.is_checked());
-        Field { place, ty: column.ty, kind: Kind::of(column.ty), is_checked, updatable, is_sum, rows: None }
+        let (is_left_out, rows) = (false, None);
+        Field { place, ty: column.ty, kind, is_checked, updatable, is_sum, nullable, is_left_out, rows }
+    }
+
+    /// The column, of rows that do not have it any more.
+    pub(super) fn left_out(self) -> Field {
+        Field { is_left_out: true, ..self }
     }
 
     /// The one column of records that hold runs of such rows.
     pub(super) fn of_run(place: ColumnLocation, rows: RowWire) -> Field {
         let ty = ColumnType::U64;
-        let rows = Some(Box::new(rows));
-        Field { place, ty, kind: Kind::Run, is_checked: false, updatable: Some(0), is_sum: false, rows }
+        let (kind, updatable, rows) = (Kind::Run, Some(0), Some(Box::new(rows)));
+        let (is_checked, is_sum, nullable, is_left_out) = (false, false, false, false);
+        Field { place, ty, kind, is_checked, updatable, is_sum, nullable, is_left_out, rows }
     }
 
     /// How the rows of a run are encoded.
     fn rows(&self) -> &RowWire {
         self.rows.as_ref().expect("the column of a run")
-    }
-
-    pub(super) fn nullable(&self) -> bool {
-        self.place.null.is_some()
     }
 
     /// Appends a value that is not NULL.
@@ -316,6 +324,7 @@ impl Field {
     /// Stores what [`Field::take`] took of this field.
     pub(super) fn set(&self, value: Taken<'_>, row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
         match value {
+            _ if self.is_left_out => {}
             Taken::Null => row.set_null(&self.place),
             Taken::Number(number) => row.set_number(&self.place, number),
             Taken::Bytes(bytes) => row.set_raw(&self.place, self.ty.form(), bytes)?,
@@ -326,6 +335,9 @@ impl Field {
 
     /// Adds to the number that the row has now.
     pub(super) fn add(&self, amount: i64, row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
+        if self.is_left_out {
+            return Ok(());
+        }
         let place = &self.place;
         let overflow = DecodeError::Overflow { column: place.column };
         macro_rules! add {

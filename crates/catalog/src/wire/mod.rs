@@ -30,8 +30,11 @@ use seriatim_base::ColumnId;
 
 use self::field::{Added, Field, Taken, take};
 use self::varint::varint_bytes;
+use crate::conversion::{column_after, copies};
+use crate::evolution::Source;
 use crate::{
-    ColumnLocation, ColumnSet, Key, KeyClass, KeyCodec, KeyFormat, Layout, RowPart, RowRef, RowWriter, Run, TableDef,
+    ColumnDef, ColumnLocation, ColumnSet, Key, KeyClass, KeyCodec, KeyFormat, Layout, RowPart, RowRef, RowWriter, Run,
+    TableDef, Value, ValueError,
 };
 
 /// Encodes and decodes the rows, changes and keys of one table.
@@ -50,6 +53,8 @@ pub struct RowWire {
     /// Those of the extension.
     extension_nulls: std::ops::Range<usize>,
     format: KeyFormat,
+    /// What decoded rows have in columns that the encoding does not know.
+    filled: Box<[(ColumnDef, ColumnLocation, Value)]>,
 }
 
 /// The result of encoding a row and the one before it.
@@ -84,8 +89,29 @@ impl RowWire {
             nulls: 0..0,
             extension_nulls: 0..0,
             format: rows.format,
+            filled: [].into(),
             fields: [Field::of_run(layout.places[0], rows)].into(),
         }
+    }
+
+    /// For rows that were encoded when their table was `before`, and are decoded as rows of `after`. Only keys are
+    /// encoded. `None` if they cannot be converted column by column ([`Conversion`](crate::Conversion)).
+    pub fn of_earlier(before: &TableDef, after: &TableDef, sources: &[Source]) -> Option<RowWire> {
+        if !copies(before, after, sources) {
+            return None;
+        }
+        let (mut rows, places) = (RowWire::of_rows(before, &Layout::of(before)), Layout::of(after).places);
+        for (at, field) in rows.fields.iter_mut().enumerate() {
+            match column_after(sources, at) {
+                Some(column) => field.place = places[column],
+                None => *field = field.clone().left_out(),
+            }
+        }
+        let filled = sources.iter().enumerate().filter_map(|(at, source)| match source {
+            Source::Value(value) => Some((after.columns[at].clone(), places[at], value.clone())),
+            Source::Of(_) | Source::Number => None,
+        });
+        Some(RowWire { filled: filled.collect(), ..rows })
     }
 
     fn of_rows(table: &TableDef, layout: &Layout) -> RowWire {
@@ -117,6 +143,7 @@ impl RowWire {
             nulls: nulls(&fields[..first], nulls_at),
             extension_nulls: nulls(&fields[first..], 0),
             format: KeyCodec::for_table(table).format(),
+            filled: [].into(),
             fields: fields.into(),
         }
     }
@@ -335,6 +362,12 @@ impl RowWire {
     pub fn decode_row(&self, bytes: &[u8], row: &mut RowWriter<'_>) -> Result<(), DecodeError> {
         let mut rest = bytes;
         take_values(self.fields.iter(), &mut rest, |field, value| field.set(value, row))?;
+        for (column, place, value) in &self.filled {
+            value.write(column, place, row).map_err(|error| match error {
+                ValueError::OutOfMemory(error) => DecodeError::OutOfMemory(error),
+                _ => DecodeError::Malformed(Malformed::Number { column: place.column }),
+            })?;
+        }
         end_of(rest)
     }
 
@@ -503,7 +536,7 @@ fn put_delta(column: u16, amount: i64, out: &mut Vec<u8>) {
 /// Rules 1 to 3 of `RowRef`; the fields are of the row's table.
 unsafe fn put_values<'f>(fields: impl Iterator<Item = &'f Field> + Clone, row: RowRef<'_>, out: &mut Vec<u8>) {
     let mut byte = out.len();
-    for (number, field) in fields.clone().filter(|field| field.nullable()).enumerate() {
+    for (number, field) in fields.clone().filter(|field| field.nullable).enumerate() {
         if number.is_multiple_of(8) {
             byte = out.len();
             out.push(0);
@@ -524,12 +557,12 @@ fn take_values<'f, 'a, E: From<Malformed>>(
     bytes: &mut &'a [u8],
     mut each: impl FnMut(&'f Field, Taken<'a>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let nullable = fields.clone().filter(|field| field.nullable()).count();
+    let nullable = fields.clone().filter(|field| field.nullable).count();
     let nulls = take(bytes, nullable.div_ceil(8))?;
     check_padding(nulls, nullable)?;
     let mut number = 0;
     for field in fields {
-        let is_null = field.nullable() && {
+        let is_null = field.nullable && {
             number += 1;
             nulls[(number - 1) / 8] & (1 << ((number - 1) % 8)) != 0
         };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use seriatim_base::{Epoch, LayoutId, TableId, Tid};
 use seriatim_catalog::{TableDef, Value};
-use seriatim_redo::catalogue::{BODY, Found, LayoutEntry, Row, TableEntry};
+use seriatim_redo::catalogue::{BODY, EarlierEntry, Found, LayoutEntry, Row, TableEntry};
 use seriatim_txn::Mode;
 
 use super::OpenHandle;
@@ -46,6 +46,15 @@ impl<'t> Rows<'t> {
         rows(shape, position, is_void).iter().try_for_each(|row| self.insert(row))
     }
 
+    /// An abort of the transaction by an error.
+    pub(crate) fn abort(&self, error: SchemaError) -> Abort {
+        self.tx.abort(error)
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        self.tx.inner()
+    }
+
     pub(crate) fn insert(&self, row: &Row) -> Result<(), Abort> {
         let [object, kind, number] = row.key_values();
         self.tx.insert_dyn(self.table, &[object, kind, number, Value::from(row.body.as_str())])
@@ -70,7 +79,27 @@ impl<'t> Rows<'t> {
 
     /// Replaces the rows that differ between the table before and after a change.
     pub(crate) fn replace(&self, (before, after): (&Shape, &Shape), position: u64) -> Result<(), Abort> {
-        let (before, after) = (rows(before, position, false), rows(after, position, false));
+        self.replace_rows(rows(before, position, false), rows(after, position, false))
+    }
+
+    /// The rows of the table are those of another from now on.
+    pub(crate) fn succeed(&self, (before, after): (&Shape, &Shape), position: u64) -> Result<(), Abort> {
+        let Some(earlier) = after.earlier.layouts.last() else { return Ok(()) };
+        // The indexes are those of the other, too.
+        let (indexes, references, checks) = (Vec::new(), Vec::new(), Vec::new());
+        let definition = TableDef { indexes, references, checks, ..TableDef::clone(&before.definition) };
+        let alone = Shape { definition: Arc::new(definition), ..before.of_rows_alone() };
+        self.replace_rows(rows(before, position, false), rows(&alone, position, true))?;
+        self.add_shape(after, position, false)?;
+        self.insert(&earlier.entry(after, false).row())
+    }
+
+    /// Memory has no row of an earlier layout any more.
+    pub(crate) fn set_drained(&self, entry: &EarlierEntry) -> Result<(), Abort> {
+        self.update(&EarlierEntry { is_drained: true, ..entry.clone() }.row())
+    }
+
+    fn replace_rows(&self, before: Vec<Row>, after: Vec<Row>) -> Result<(), Abort> {
         let of = |rows: &[Row], row: &Row| rows.iter().find(|other| other.key == row.key).cloned();
         for row in before.iter().filter(|row| of(&after, row).is_none()) {
             self.tx.delete_dyn(self.table, &row.key_values())?;
@@ -176,6 +205,7 @@ pub(crate) fn settle(
         true => Ok(()),
         false => forget(inner, open, persistence, found),
     });
+    let settled = settled.and_then(|()| note_drained(inner, open, found));
     match settled {
         Err(SchemaError::Storage(error)) if persistence.log().durable().is_stopped() => Err(OpenError::Storage(*error)),
         _ => Ok(()),
@@ -203,6 +233,18 @@ pub(crate) fn inherit(
     persistence.change(|manifest| manifest.inherited = None).map_err(SchemaError::storage)
 }
 
+/// Recovery has converted all rows of earlier layouts.
+fn note_drained(inner: &Arc<Inner>, open: &Arc<OpenHandle>, found: &Found) -> Result<(), SchemaError> {
+    let Found { catalogue, obsolete, .. } = found;
+    let is_left = |earlier: &&EarlierEntry| !earlier.is_drained && !obsolete.contains(&earlier.table);
+    let mut left = catalogue.earlier.iter().filter(is_left).peekable();
+    if left.peek().is_none() {
+        return Ok(());
+    }
+    let left: Vec<&EarlierEntry> = left.collect();
+    change(inner, open, |rows| left.iter().try_for_each(|earlier| rows.set_drained(earlier))).map(drop)
+}
+
 /// Deletes tables whose ids then are free.
 fn forget(
     inner: &Arc<Inner>,
@@ -214,7 +256,8 @@ fn forget(
     let is_obsolete = |id: &TableId| obsolete.contains(id);
     let epoch = change(inner, open, |rows| {
         for table in catalogue.tables.iter().filter(|table| is_obsolete(&table.id)) {
-            for row in table.rows(&catalogue.layouts) {
+            let earlier = catalogue.earlier.iter().filter(|earlier| earlier.table == table.id);
+            for row in table.rows(&catalogue.layouts).into_iter().chain(earlier.map(EarlierEntry::row)) {
                 rows.tx.delete_dyn(rows.table, &row.key_values())?;
             }
         }

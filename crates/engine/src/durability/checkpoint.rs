@@ -25,7 +25,6 @@ use super::rows::{Room, Rows, Stuck, Take, WalkedRow, Walker};
 use super::throttle::{Limits, Machine, Throttle};
 use crate::engine::Inner;
 use crate::error::StorageError;
-use crate::table::TableSet;
 
 /// A completed checkpoint.
 #[derive(Clone, Debug)]
@@ -150,9 +149,9 @@ fn write_rows(
     limits: Limits<'_>,
 ) -> Result<Vec<PartTotals>, StorageError> {
     let catalogue = inner.catalogue().ok_or(StorageError::Forked)?;
-    let own = [(&*catalogue.set, Rows::new(&catalogue.set.primary))];
+    let own = [Rows::new(&catalogue.set.primary)];
     let sets = inner.sets();
-    let tables: Vec<(&TableSet, Rows<'_>)> = sets.iter().map(|set| (&**set, Rows::new(&set.primary))).collect();
+    let tables: Vec<Rows<'_>> = sets.iter().flat_map(|set| set.row_tables()).map(Rows::new).collect();
     let (log_bytes, late_after) = (log_bytes(persistence), limits.late_after.max(1));
     let work = |number: usize, _| -> Result<PartTotals, StorageError> {
         let core = inner.environment.core().ok_or_else(|| StorageError::Stopped(NO_WORKER.to_owned()))?;
@@ -187,9 +186,9 @@ struct Filling<'c> {
 
 impl<'c> Filling<'c> {
     /// Writes the rows of these tables that no other thread writes.
-    fn take_all(&mut self, walker: &mut Walker<'_>, tables: &[(&'c TableSet, Rows<'_>)]) -> Result<(), StorageError> {
-        for (set, rows) in tables {
-            self.wire = set.primary.wire.as_deref();
+    fn take_all(&mut self, walker: &mut Walker<'_>, tables: &[Rows<'c>]) -> Result<(), StorageError> {
+        for rows in tables {
+            self.wire = rows.table().wire.as_deref();
             while walker.chunk_in_pieces(rows, self)? {
                 self.rest(Duration::ZERO)?;
                 #[cfg(feature = "test-support")]

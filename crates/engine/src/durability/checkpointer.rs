@@ -18,6 +18,8 @@ use crate::error::StorageError;
 
 /// The interval of the helper's checks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long rows are moved out of earlier layouts at a time.
+const CONVERTING: Duration = Duration::from_millis(10);
 /// Checks that are skipped after a failed checkpoint; the number doubles with each failure, up to a bound: 1 s
 /// to 5 min.
 const PAUSE_MIN: u32 = 10;
@@ -114,12 +116,14 @@ pub(crate) fn look(inner: &Inner, persistence: &Persistence) {
 pub(crate) struct OpenHandle {
     /// Takes checkpoints, if the database has a log and is open for use.
     checkpointer: Mutex<Option<Periodic>>,
+    /// Moves rows out of earlier layouts, if there were any.
+    converter: Mutex<Option<Periodic>>,
     inner: Arc<Inner>,
 }
 
 impl OpenHandle {
     pub(crate) fn new(inner: &Arc<Inner>) -> OpenHandle {
-        OpenHandle { checkpointer: Mutex::default(), inner: Arc::clone(inner) }
+        OpenHandle { checkpointer: Mutex::default(), converter: Mutex::default(), inner: Arc::clone(inner) }
     }
 
     /// Starts the helper, if the database has a log and checkpoints are enabled. Called once.
@@ -142,6 +146,22 @@ impl OpenHandle {
         Ok(())
     }
 
+    /// Starts the helper that moves rows out of earlier layouts, unless it runs. Without a thread, rows are moved when
+    /// they are written.
+    pub(crate) fn start_converting(&self) {
+        let mut converter = self.converter.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.inner.options.step_helpers || converter.is_some() {
+            return;
+        }
+        let inner = Arc::clone(&self.inner);
+        let step = move || {
+            // A panic must not end the helper: the rows of that chunk are moved when they are written.
+            let pause = catch_unwind(AssertUnwindSafe(|| inner.convert_rows(CONVERTING)));
+            pause.unwrap_or(CONVERTING)
+        };
+        *converter = Periodic::spawn_paced("seriatim-convert", CONVERTING, step).ok();
+    }
+
     /// Ends the helper, which gives up its current checkpoint. Before that, sequences get back what they reserved.
     pub(crate) fn end_checkpoints(&self) {
         self.inner.close_sequences();
@@ -149,8 +169,9 @@ impl OpenHandle {
             persistence.begin_closing();
         }
         let checkpointer = self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Dropping it joins the thread.
-        drop(checkpointer);
+        let converter = self.converter.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Dropping them joins the threads.
+        drop((checkpointer, converter));
     }
 }
 

@@ -9,6 +9,7 @@ use seriatim_txn::RowPtr;
 use super::rebuild::Failed;
 use super::rows::{Rows, Walker};
 use crate::TransactError;
+use crate::earlier::EarlierRows;
 use crate::engine::Inner;
 use crate::runtime::DynRow;
 use crate::table::TableSet;
@@ -23,15 +24,16 @@ pub(crate) fn rows(
     see: &mut dyn FnMut(Vec<Vec<Value>>) -> Result<(), TransactError>,
 ) -> Result<(), TransactError> {
     let helping = inner.helping();
-    let mut walking = Walking::begin(inner, set, &helping)?;
-    loop {
-        let mut shown = Vec::new();
-        let more = walking.chunk(&mut |row| shown.push(DynRow::new(set, row).values()))?;
-        see(shown)?;
-        if !more {
-            return Ok(());
+    for part in parts(set) {
+        let mut walking = Walking::begin(inner, set, part, &helping)?;
+        let mut more = true;
+        while more {
+            let mut shown = Vec::new();
+            more = walking.chunk(&mut |row| shown.push(DynRow::new(set, row).values()))?;
+            see(shown)?;
         }
     }
+    Ok(())
 }
 
 /// Shows all rows of a table, each for the time of the call. Returns their number. `helping` is [`Inner::helping`].
@@ -44,18 +46,30 @@ pub(crate) fn each(
     helping: &MutexGuard<'_, ()>,
     see: &mut dyn FnMut(RowPtr),
 ) -> Result<usize, TransactError> {
-    let (mut walking, mut count) = (Walking::begin(inner, set, helping)?, 0);
+    let mut count = 0;
     let mut show = |row| {
         count += 1;
         see(row);
     };
-    while walking.chunk(&mut show)? {}
+    for part in parts(set) {
+        let mut walking = Walking::begin(inner, set, part, helping)?;
+        while walking.chunk(&mut show)? {}
+    }
     Ok(count)
 }
 
-/// A walk over the rows of a table, by one thread.
+/// The rows of a table that have one layout; `None`: its own.
+type Part<'w> = Option<&'w EarlierRows>;
+
+/// The parts of a table, in the order in which rows move from one to the other.
+fn parts(set: &TableSet) -> impl Iterator<Item = Part<'_>> {
+    set.earlier.layouts.iter().map(Some).chain([None])
+}
+
+/// A walk over the rows of a part of a table, by one thread.
 struct Walking<'w> {
     set: &'w TableSet,
+    part: Part<'w>,
     walker: Walker<'w>,
     rows: Rows<'w>,
     _one_at_a_time: &'w MutexGuard<'w, ()>,
@@ -65,18 +79,23 @@ impl<'w> Walking<'w> {
     fn begin(
         inner: &'w Inner,
         set: &'w TableSet,
+        part: Part<'w>,
         _one_at_a_time: &'w MutexGuard<'w, ()>,
     ) -> Result<Walking<'w>, TransactError> {
         let core = inner.environment.core().ok_or(TransactError::WorkersBusy)?;
         let walker = Walker::new(inner.protocol.as_ref(), core);
-        Ok(Walking { set, walker, rows: Rows::new(&set.primary), _one_at_a_time })
+        let rows = Rows::new(part.map_or(&set.primary, |earlier| &earlier.set.primary));
+        Ok(Walking { set, part, walker, rows, _one_at_a_time })
     }
 
     /// Shows the rows of the next chunk; `false` if there was none left.
     fn chunk(&mut self, see: &mut dyn FnMut(RowPtr)) -> Result<bool, TransactError> {
-        let Walking { set, walker, rows, .. } = self;
+        let (Walking { set, part, walker, rows, .. }, mut image) = (self, Vec::new());
         let mut show = |_: Key<'_>, row: RowPtr| -> Result<(), Failed> {
-            see(row);
+            match part {
+                None => see(row),
+                Some(earlier) => earlier.show(row, &mut image, &mut *see),
+            }
             Ok(())
         };
         let more = walker

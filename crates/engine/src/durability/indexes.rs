@@ -56,7 +56,14 @@ impl From<Stuck> for Failed {
 pub(crate) fn check(inner: &Arc<Inner>, open: &Arc<OpenHandle>) -> Result<Vec<TableChecked>, String> {
     let _one_at_a_time = inner.helping();
     let check_table = |set: &Arc<TableSet>| {
-        let rows = walk(inner, open, set, &Rows::new(&set.primary), &|tx, found| rows_have_entries(tx, set, found))?;
+        let own = walk(inner, open, set, &Rows::new(&set.primary), &|tx, found| rows_have_entries(tx, set, found))?;
+        let earlier = set.earlier.layouts.iter().map(|layout| {
+            let ask = |tx: &TxCore, found: &WalkedRow<'_>| {
+                layout.show(found.row, &mut Vec::new(), |row| row_has_entries(tx, set, found.key, row))
+            };
+            walk(inner, open, set, &Rows::new(&layout.set.primary), &ask)
+        });
+        let rows = own + earlier.sum::<Result<u64, String>>()?;
         for index in set.indexes.iter() {
             walk(inner, open, set, &Rows::new(&index.table), &|tx, found| entry_has_row(tx, set, index, found))?;
         }

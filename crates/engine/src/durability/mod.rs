@@ -49,7 +49,7 @@ pub(crate) use persistence::{CommitDependency, Persistence, refused, stop_at_lim
 pub use progress::{Listener, RecoveryPhase, RecoveryProgress};
 pub(crate) use rebuild::{Failed, rebuild};
 pub use recover::Recovery;
-pub(crate) use rows::{Rows, WalkedRow, Walker};
+pub(crate) use rows::{Rows, Stuck, WalkedRow, Walker};
 
 /// Why a helper could not begin. That would be a fault of `Builder::open`, which reserves workers for all helpers.
 const NO_WORKER: &str = "no worker was left for a helper; this is a bug of seriatim";

@@ -4,7 +4,7 @@
 //! From then on a result is returned only if all that it depends on was durable before, in every mode.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use seriatim_base::clock::Instant;
@@ -275,6 +275,15 @@ impl Persistence {
     /// Whether a checkpoint under way has become useless.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
+    }
+
+    /// As [`Persistence::without_checkpoint`], unless a checkpoint is being taken.
+    pub(crate) fn try_without_checkpoint(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.checkpointing.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Waits for a checkpoint that is being taken. None is taken while this is held.

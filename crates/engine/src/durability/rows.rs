@@ -186,7 +186,22 @@ fn peek<'c>(
 
 impl<'t> Rows<'t> {
     pub(crate) fn new(table: &'t Table) -> Rows<'t> {
-        Rows { table, walk: Mutex::default() }
+        Rows::resumed(table, Walk::default())
+    }
+
+    /// A walk that goes on where another one has got to.
+    pub(crate) fn resumed(table: &'t Table, walk: Walk) -> Rows<'t> {
+        Rows { table, walk: Mutex::new(walk) }
+    }
+
+    /// The table that it walks over.
+    pub(crate) fn table(&self) -> &'t Table {
+        self.table
+    }
+
+    /// Where it has got to.
+    pub(crate) fn into_walk(self) -> Walk {
+        self.walk.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of rows that a record's row stands for.

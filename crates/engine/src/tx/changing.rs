@@ -10,17 +10,17 @@ use std::sync::Arc;
 
 use seriatim_base::clock::Instant;
 use seriatim_base::{Epoch, TableId, thread};
-use seriatim_catalog::{ColumnSet, KeyBuf, RowRef};
-use seriatim_txn::{Cause, Mode, Phase, Reason};
+use seriatim_catalog::{ColumnSet, RowRef};
+use seriatim_txn::{Cause, Mode, Phase, Reason, RowPtr};
 
 use crate::changing::{Changed, Changes, Claim, Held, LOOK, Standing, View, WAIT_MAX};
 use crate::durability::{self, CatalogueRows, OpenHandle};
-use crate::error::{Abort, AbortKind, InvalidSchema, SchemaError, TransactError};
+use crate::error::{Abort, InvalidSchema, Problem, Refusal, SchemaError, TransactError};
 use crate::evolution::{Left, Step, TableChange, check_links, check_names, follow_names, linked_with, reshape};
-use crate::follower::{Build, violation};
+use crate::follower::{Build, Follower};
 use crate::link::{Link, Links, links};
 use crate::runner::Receipt;
-use crate::runtime::{DynHandle, DynRow};
+use crate::runtime::DynHandle;
 use crate::scan::RawScan;
 use crate::sequences::{ReadySteps, Sequence, SequenceSteps};
 use crate::table::{Secondary, Shape, TableSet};
@@ -76,11 +76,15 @@ impl TxCore {
         }
     }
 
+    /// The tables that only the transaction uses.
+    pub(super) fn made(&self) -> Vec<Arc<TableSet>> {
+        let made = self.changes.borrow().as_ref().and_then(|changes| changes.claim.with(|held| held.made.clone()));
+        made.unwrap_or_default()
+    }
+
     /// The name of a table or index that the transaction made.
     pub(super) fn describe_changed(&self, id: TableId) -> Option<String> {
-        let changes = self.changes.borrow();
-        let mut current = changes.as_ref()?.view.tables.iter().filter_map(|changed| changed.current.as_ref());
-        current.find_map(|set| {
+        self.made().iter().find_map(|set| {
             let at = set.physical().position(|table| table.id == id)?;
             Some(set.name_of(at))
         })
@@ -217,8 +221,8 @@ impl TxCore {
         let linked = linked_with(sets, before.iter().map(|definition| &**definition).chain(after));
         linked.iter().try_for_each(|set| self.lock_table(set))?;
         if let Some(set) = targets.iter().flatten().find(|set| self.has_deferred(set)) {
-            let problem = "checks of its foreign keys are put off until the commit: have them made first".to_owned();
-            return Err(SchemaError::Refused { table: set.definition.name.to_string(), problem });
+            let says = "checks of its foreign keys are put off until the commit: have them made first";
+            return Err(Problem::new(Refusal::Deferred, says).of(&set.definition.name));
         }
         let new = changes.iter().filter_map(|change| match change {
             TableChange::Evolve(evolution) => Some((
@@ -249,6 +253,11 @@ impl TxCore {
         before: Option<&Arc<TableSet>>,
     ) -> Result<Option<Arc<TableSet>>, SchemaError> {
         let inner = &self.inner;
+        if let TableChange::Own(name, role) = change {
+            let created = self.find_changed(&name).ok_or(SchemaError::Unknown(name))?;
+            created.note_creator(role);
+            return Ok(None);
+        }
         let mut keeps = true;
         let now = match (change, before) {
             (TableChange::Create(definition), _) => {
@@ -270,7 +279,7 @@ impl TxCore {
                 let (shape, builds) = self.with_ids(|ids| reshape(inner, set, evolution, ids))?;
                 let now = Arc::new(TableSet::of(inner, shape, set.position));
                 self.note_made(&now);
-                builds.iter().try_for_each(|build| self.build(set, build))?;
+                builds.into_iter().try_for_each(|build| self.build(set, build))?;
                 Some(now)
             }
             (TableChange::Drop(_), Some(set)) => {
@@ -298,6 +307,9 @@ impl TxCore {
         if let Some(now) = &now {
             self.with_changes(|changes| changes.view.sequences.bind_identity(inner, now));
             self.note_made(now);
+            if let Some(creator) = before.and_then(|before| before.creator.get()) {
+                now.note_creator(*creator);
+            }
         }
         self.with_changes(|changes| changes.replace(before, now.clone(), keeps));
         Ok(now)
@@ -402,11 +414,11 @@ impl TxCore {
             return Ok(());
         }
         let protocol = self.inner.protocol.info().name;
-        let problem = format!(
+        let says = format!(
             "under {protocol} a transaction changes tables that exist before it does anything else, unless no other \
              transaction runs meanwhile: begin again, and change them first"
         );
-        Err(SchemaError::Refused { table: set.definition.name.to_string(), problem })
+        Err(Problem::new(Refusal::Late, says).of(&set.definition.name))
     }
 
     /// Whether no operation of the transaction has been counted: it has no place in the serial order yet.
@@ -415,90 +427,47 @@ impl TxCore {
     }
 
     /// Builds a copy or an index from the rows of a table, as the transaction sees them.
-    fn build(&self, set: &TableSet, build: &Build) -> Result<(), SchemaError> {
-        let mut refused = None;
-        let built = match build {
-            Build::Copy { set: copy, evolution } => RawScan::of_table(self, set).try_for_each(|row| {
-                self.uses_changes();
-                match evolution.convert(&DynRow::new(set, row).values()) {
-                    Ok(values) => self.insert_values(copy, &values).map(|()| ControlFlow::Continue(())),
-                    Err(problem) => {
-                        refused = Some(problem);
-                        Ok(ControlFlow::Break(()))
-                    }
-                }
-            }),
-            Build::Index(index) => RawScan::of_table(self, set).try_for_each(|row| {
-                self.uses_changes();
-                let (entry, primary) = keys_of(set, index, row.as_ptr());
-                let linked = self.link_entry(&index.table, entry.as_key(), primary.as_key());
-                linked.map_err(|abort| match abort.kind() {
-                    AbortKind::Duplicate => {
-                        refused = Some(format!("two rows have {}", index.table.codec.describe(entry.as_key())));
-                        abort
-                    }
-                    _ => abort,
-                })?;
-                Ok(ControlFlow::Continue(()))
-            }),
-            Build::Checks(checks, definition) => RawScan::of_table(self, set).try_for_each(|row| {
-                self.uses_changes();
-                // SAFETY: a row of the table, which the scan shows.
-                let row = unsafe { RowRef::from_raw(row.as_ptr()) };
-                refused = checks.broken_by(definition, row, ColumnSet::ALL).map(violation);
-                Ok(if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-            }),
-        };
-        self.built(set, built, refused)
-    }
-
-    /// What was found about the rows of a table: why they do not allow its change, or an error of an operation.
-    fn built(
-        &self,
-        set: &TableSet,
-        built: Result<ControlFlow<()>, Abort>,
-        refused: Option<String>,
-    ) -> Result<(), SchemaError> {
-        let table = set.definition.name.to_string();
-        match (built, refused) {
-            (Ok(_), None) => Ok(()),
-            (Err(_), Some(problem)) if self.stopped.get().is_none() => Err(SchemaError::Refused { table, problem }),
-            (Err(abort), _) => Err(match abort.kind() {
-                AbortKind::Duplicate | AbortKind::Check => {
-                    SchemaError::Refused { table, problem: TransactError::from(abort).to_string() }
-                }
-                _ => self.failed_change(&abort),
-            }),
-            (Ok(_), Some(problem)) => {
-                // What was read may never have existed.
-                self.validate().map_err(|cause| self.failed_change(&self.stop(cause)))?;
-                Err(SchemaError::Refused { table, problem })
-            }
+    fn build(&self, set: &TableSet, build: Build) -> Result<(), SchemaError> {
+        let follower = Follower::new(build);
+        if let Some(copy) = follower.copy() {
+            self.with_changes(|changes| changes.view.sequences.bind_identity(&self.inner, copy));
         }
+        self.each_row(set, ColumnSet::ALL, |row| {
+            // SAFETY: a row of the table, which the scan shows.
+            let key = set.primary.codec.encode_row(unsafe { RowRef::from_raw(row.as_ptr()) }, |key| key.to_buf());
+            follower.bring_row(self, set, (key.as_key(), row), true)?;
+            Ok(follower.refusal().cloned())
+        })
     }
 
     /// Checks the rows of a table to which a reference was added.
     fn prove(&self, set: &TableSet, link: &Link) -> Result<(), SchemaError> {
-        let mut refused = None;
-        let proved = RawScan::of_table(self, set).with_columns(link.child.mask).try_for_each(|row| {
+        self.each_row(set, link.child.mask, |row| self.contradiction(link, set, row))
+    }
+
+    /// Calls `see` for each row of a table until it says why they do not allow its change.
+    fn each_row(
+        &self,
+        set: &TableSet,
+        columns: ColumnSet,
+        see: impl Fn(RowPtr) -> Result<Option<Problem>, Abort>,
+    ) -> Result<(), SchemaError> {
+        let mut problem = None;
+        let seen = RawScan::of_table(self, set).with_columns(columns).try_for_each(|row| {
             self.uses_changes();
-            refused = self.contradiction(link, set, row)?;
-            Ok(if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            problem = see(row)?;
+            Ok(if problem.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
-        self.built(set, proved, refused)
+        seen.map(drop).map_err(|abort| self.failed_change(&abort))?;
+        let Some(problem) = problem else { return Ok(()) };
+        // What was read may never have existed.
+        self.validate().map_err(|cause| self.failed_change(&self.stop(cause)))?;
+        Err(problem.of(&set.definition.name))
     }
 
     fn uses_changes(&self) {
         self.with_changes(|changes| changes.claim.uses());
     }
-}
-
-/// The keys of the entry and of the row.
-fn keys_of(set: &TableSet, index: &Secondary, row: *mut u8) -> (KeyBuf, KeyBuf) {
-    // SAFETY: a row of the table, which the scan shows.
-    let row = unsafe { RowRef::from_raw(row) };
-    let key = |codec: &seriatim_catalog::KeyCodec| codec.encode_row(row, |key| key.to_buf());
-    (key(&index.table.codec), key(&set.primary.codec))
 }
 
 /// A commit whose changes of tables are to be published.

@@ -109,6 +109,9 @@ impl TxCore {
             self.check_deferred().map_err(OpError::Abort)?;
             self.ending.set(true);
         }
+        if self.ends.get() & ends::UNLOGGED != 0 {
+            return self.decide_unlogged();
+        }
         if self.is_queued() { self.decide_queued() } else { self.decide() }
     }
 
@@ -146,6 +149,12 @@ impl TxCore {
     /// Later transactions are not held, and their decisions are not queued.
     pub(crate) fn ignore_queue(&self) {
         self.ends.set(self.ends.get() & !ends::QUEUED);
+    }
+
+    /// The open transaction is not logged: a recovery restores the same rows without it.
+    pub(crate) fn ignore_log(&self) {
+        self.is_untidy.set(true);
+        self.ends.set(self.ends.get() | ends::UNLOGGED);
     }
 
     /// Later transactions are in no recorded history.
@@ -265,6 +274,14 @@ impl TxCore {
                 // SAFETY: the pool's access rule: the writer is of the leased slot; it is used in this call only.
                 self.decide_logged(unsafe { writer.as_mut() }, persistence)
             }
+        }
+    }
+
+    /// As [`TxCore::decide`], of a transaction that the log need not know.
+    fn decide_unlogged(&self) -> Result<Outcome, OpError> {
+        match &self.log {
+            None => self.commit_to(&mut NoRedo),
+            Some(log) => self.commit_to(&mut *log.borrow_mut()),
         }
     }
 

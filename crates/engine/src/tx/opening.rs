@@ -334,6 +334,7 @@ impl TxCore {
         self.too_large.take();
         self.changes.take();
         self.pending.clear();
+        self.converted.borrow_mut().clear();
         self.ends.set(self.ends.get() & ends::QUEUED);
         let mut savepoints = self.savepoints.borrow_mut();
         savepoints.clear();

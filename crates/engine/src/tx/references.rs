@@ -22,7 +22,7 @@ use seriatim_store::Direction;
 use seriatim_txn::{Cause, Phase, Reason, RowPtr};
 
 use super::{Position, TxCore};
-use crate::error::{Abort, AbortKind, TransactError};
+use crate::error::{Abort, AbortKind, Problem, Refusal, TransactError};
 use crate::link::{End, Link};
 use crate::operations::read;
 use crate::scan::{RawScan, Target};
@@ -102,10 +102,11 @@ impl Drop for UndoStatement<'_> {
 }
 
 /// Why a row does not allow a reference.
-fn contradiction(link: &Link, of: &TableSet, to: &TableSet, values: &[Value]) -> String {
+fn contradiction(link: &Link, of: &TableSet, to: &TableSet, values: &[Value]) -> Problem {
     let (key, name) = (link.child.describe(of, values), &link.name);
     let (of, to) = (&of.definition.name, &to.definition.name);
-    format!("a row of {of} with {key} refers to no row of {to} (reference {name})")
+    let says = format!("a row of {of} with {key} refers to no row of {to} (reference {name})");
+    Problem::new(Refusal::ForeignKey { constraint: name.clone(), referenced: to.to_string() }, says)
 }
 
 impl TxCore {
@@ -134,7 +135,9 @@ impl TxCore {
             for link in set.links.to_it.iter().filter(|link| link.parent.mask.intersects(dirty)) {
                 let [was, is] = [before, after].map(|row| row.and_then(|row| link.parent.values(set, row)));
                 let Some(was) = was else { continue };
-                let key = |values: &Vec<Value>| link.parent.key(set, values).map_err(unfit);
+                // While the link is being built, the table may lack the index by which it finds rows.
+                let parent = self.end_of(&link.parent)?;
+                let key = |values: &Vec<Value>| link.parent.key(&parent, values).map_err(unfit);
                 // Values that differ can be one key.
                 if let Some(is) = &is
                     && key(is)? == key(&was)?
@@ -421,7 +424,7 @@ impl TxCore {
     }
 
     /// Why a row of a table to which a reference was added does not allow it, if so.
-    pub(crate) fn contradiction(&self, link: &Link, set: &TableSet, row: RowPtr) -> Result<Option<String>, Abort> {
+    pub(crate) fn contradiction(&self, link: &Link, set: &TableSet, row: RowPtr) -> Result<Option<Problem>, Abort> {
         let Some(values) = link.child.values(set, row) else { return Ok(None) };
         let parent = self.end_of(&link.parent)?;
         let is_kept = self.has_parent(link, &parent, &values)?;

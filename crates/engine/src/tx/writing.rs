@@ -123,8 +123,8 @@ impl TxCore {
         self.keep_or_roll_back(position, self.insert_clustered(set, key, row, exists))
     }
 
-    /// The values of the columns that the writer of a row does not know: those of the row that it replaces, or else
-    /// the defaults.
+    /// The values of the columns that the writer of a row does not know: those of the row that it replaces. Otherwise
+    /// they are the defaults and the next number.
     fn extension(&self, set: &TableSet, key: Key<'_>, exists: OnExists) -> Result<Vec<(usize, Value)>, Abort> {
         let definition = &*set.definition;
         let before = match exists {
@@ -132,11 +132,14 @@ impl TxCore {
             _ => None,
         };
         let value = |at: usize| match before {
-            Some(row) => DynRow::new(set, row).value(at),
-            None => definition.value_if_unknown(at).unwrap_or(Value::NONE),
+            Some(row) => Ok((at, DynRow::new(set, row).value(at))),
+            None if definition.columns[at].identity.is_some() => {
+                self.next_identity(set).map(|number| (at, Value::Integer(number.into(), None)))
+            }
+            None => Ok((at, definition.value_if_unknown(at).unwrap_or(Value::NONE))),
         };
         let columns = definition.columns.len();
-        Ok((columns - definition.extension..columns).map(|at| (at, value(at))).collect())
+        (columns - definition.extension..columns).map(value).collect()
     }
 
     /// Discards the place of a row that was not written.
@@ -164,9 +167,13 @@ impl TxCore {
         self.writable()?;
         self.admits(set)?;
         let position = set.can_fail_late().then(|| self.position());
-        let rows = if set.is_clustered() {
+        let is_divided = set.is_divided();
+        let rows = if is_divided && set.is_clustered() {
             self.update_clustered(set, key)?
         } else {
+            if is_divided {
+                self.convert(set, key)?;
+            }
             let table = &*set.primary;
             let columns = set.with_indexed(columns);
             let rows = operate(self, |worker| worker.update(table, key, columns))?;
@@ -331,6 +338,9 @@ impl TxCore {
         if set.is_linked_or_refused() {
             cold_path();
             self.admits(set)?;
+            if set.has_earlier() {
+                self.convert(set, key)?;
+            }
             if set.is_linked() && !self.is_in_statement() {
                 let position = self.position();
                 return self.keep_or_roll_back(position, self.delete_admitted(set, key));
@@ -421,7 +431,8 @@ impl TxCore {
     pub fn duplicate(&self, table: &seriatim_txn::Table, key: Key<'_>) -> Abort {
         self.about(|| {
             let (_, key) = self.in_words(table, key);
-            let (table, constraint) = self.inner.constraint(table.id).unwrap_or_default();
+            let made = self.made().iter().find_map(|set| set.constraint(table.id));
+            let (table, constraint) = made.or_else(|| self.inner.constraint(table.id)).unwrap_or_default();
             Abort::explained(
                 AbortKind::Duplicate,
                 TransactError::Duplicate { table, constraint: constraint.into(), key },
@@ -535,6 +546,10 @@ fn insert_extended<P: Path>(
     is_whole: bool,
 ) -> Result<bool, Abort> {
     path.tx().admits(set)?;
+    if set.has_earlier() {
+        path.tx().writable()?;
+        path.tx().convert(set, key)?;
+    }
     let extension = if is_whole { Vec::new() } else { path.tx().extension(set, key, exists)? };
     let encode = |writer: &mut RowWriter<'_>| {
         for (at, value) in extension {

@@ -151,7 +151,13 @@ pub(crate) fn find_in(
     let catalogue =
         Catalogue::of_rows(rows.0.into_values().map(|(_, row)| row)).map_err(|problem| corrupt(&problem))?;
     // A conversion excludes checkpoints until the last entry of the void table is committed.
-    let is_obsolete = |id: TableId| changed.get(&(id.0, 0, 0)).is_some_and(|tid| tid.epoch() < begin);
+    let is_old = |key: (u32, u8, u32)| changed.get(&key).is_some_and(|tid| tid.epoch() < begin);
+    // The rows of an earlier layout are in checkpoints until all are converted.
+    let is_converted = |id: TableId| {
+        let mut earlier = catalogue.earlier.iter().filter(|earlier| earlier.table == id);
+        earlier.next().is_none_or(|earlier| earlier.is_drained && is_old(earlier.row().key))
+    };
+    let is_obsolete = |id: TableId| is_old((id.0, 0, 0)) && is_converted(id);
     let void = catalogue.tables.iter().filter(|table| table.is_void && manifest.inherited.is_none());
     let obsolete = void.map(|table| table.id).filter(|id| is_obsolete(*id)).collect();
     Ok(Found { catalogue, obsolete, entries })

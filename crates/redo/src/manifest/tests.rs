@@ -99,6 +99,8 @@ pub(super) fn small() -> Manifest {
                 is_void: false,
             }],
             sequences: Vec::new(),
+            earlier: Vec::new(),
+            access: Default::default(),
             layouts: vec![LayoutEntry { id: LayoutId(0), table: TableId(0) }],
         }),
     }

@@ -424,15 +424,23 @@ impl<S: Source> Shared<'_, S> {
                 count = same.partition_point(is_this).max(1);
             }
             let (these, rest) = same.split_at_mut(count);
+            let (mut rows, mut layout) = (rows, first.layout);
             for item in &these[1..] {
-                let (.., change) = self.entry(item, chunks)?;
+                let (_, of, _, change) = self.entry(item, chunks)?;
+                if item.layout != layout {
+                    // The commit took the row out of an earlier layout, and perhaps put it into this one.
+                    match (run.changes.get(begin), &change) {
+                        (Some(Change::Delete), Change::Row(_)) => (rows, layout) = (of, item.layout),
+                        _ => continue,
+                    }
+                }
                 if is_whole(&change) {
                     run.changes.truncate(begin);
                 }
                 run.changes.push(change);
             }
             let changes = begin..run.changes.len();
-            let Item { layout, tid, order, .. } = first;
+            let Item { tid, order, .. } = first;
             run.heads.push(Head { table, key, layout, rows, tid, order, changes });
             same = rest;
         }

@@ -10,7 +10,9 @@ use serde_json::value::RawValue;
 use seriatim_engine::Reserved;
 
 use crate::Value;
-use crate::catalog::{ColumnDef, ColumnType, ScalarType, SequenceDef, SequenceOptions, TableDef};
+use crate::catalog::{
+    Access, ColumnDef, ColumnType, Grantee, Object, RoleDef, ScalarType, SequenceDef, SequenceOptions, TableDef,
+};
 
 /// The version of the lines that this program writes.
 pub(super) const VERSION: u32 = 1;
@@ -56,6 +58,65 @@ pub(super) struct End {
     pub(super) rows: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) sequences: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) roles: u64,
+}
+
+/// The line of roles and rights, of a database that has others than a new one.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AccessLine {
+    pub(super) access: AccessBody,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AccessBody {
+    /// With their ids, by which the others name them.
+    pub(super) roles: Vec<(u32, RoleDef)>,
+    pub(super) rights: Vec<RightsBody>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RightsBody {
+    /// None of the schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) table: Option<String>,
+    pub(super) owner: u32,
+    pub(super) grants: Vec<GrantBody>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GrantBody {
+    /// None to everybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) to: Option<u32>,
+    /// PostgreSQL's letters.
+    pub(super) privileges: String,
+}
+
+impl AccessLine {
+    /// The line of these roles and rights. `name` has the names of tables.
+    pub(super) fn new(access: &Access, name: impl Fn(Object) -> Option<String>) -> AccessLine {
+        let roles = access.roles().map(|(id, role)| (id, role.clone())).collect();
+        let rights = access.objects().filter_map(|(object, rights)| {
+            let table = match object {
+                Object::Schema => None,
+                object => Some(name(object)?),
+            };
+            let grants = rights.grants.iter().map(|(to, privileges)| GrantBody {
+                to: match to {
+                    Grantee::Public => None,
+                    Grantee::Role(id) => Some(*id),
+                },
+                privileges: privileges.to_string(),
+            });
+            Some(RightsBody { table, owner: rights.owner, grants: grants.collect() })
+        });
+        AccessLine { access: AccessBody { roles, rights: rights.collect() } }
+    }
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -185,6 +246,7 @@ pub(super) struct Kinds {
     pub(super) row: Option<serde::de::IgnoredAny>,
     pub(super) end: Option<serde::de::IgnoredAny>,
     pub(super) sequence: Option<serde::de::IgnoredAny>,
+    pub(super) access: Option<serde::de::IgnoredAny>,
 }
 
 /// Writes the line of a row. `begin` is the line up to the values ([`begin_row`]).

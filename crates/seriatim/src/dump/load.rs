@@ -9,9 +9,15 @@ use seriatim_engine::Reserved;
 
 use super::csv::{NoRecord, Records};
 use super::declaration::Declaration;
-use super::json::{self, Cells, End, EndLine, Header, Kinds, RowLine, SequenceLine, VERSION};
+use super::json::{
+    self, AccessBody, AccessLine, Cells, End, EndLine, GrantBody, Header, Kinds, RightsBody, RowLine, SequenceLine,
+    VERSION,
+};
 use crate::catalog::evolution::Change;
-use crate::catalog::{ColumnDef, ReferenceDef, SequenceChange, TableDef, check_references};
+use crate::catalog::{
+    Access, ColumnDef, Grantee, Object, Privileges, ReferenceDef, Rights, RoleDef, Secret, SequenceChange, TableDef,
+    check_references,
+};
 use crate::{Database, DynHandle, SchemaError, Sequence, Session, TransactError, Value};
 
 /// Rows of one transaction.
@@ -344,6 +350,82 @@ impl<'d> Loader<'d> {
     }
 }
 
+/// Roles and rights.
+impl Loader<'_> {
+    /// Adds the roles that there are not, and gives the rights to the tables that were created. The first superuser
+    /// gets the password of the dump if it has none.
+    fn access(&self, body: AccessBody) -> Result<(), LoadProblem> {
+        let line = |problem: String| LoadProblem::Line(format!("roles and rights: {problem}"));
+        let mut wrong = None;
+        let changed = self.db.change_access(|access| {
+            let added = add_roles(access, &body.roles, seriatim_base::rng::entropy);
+            let rights =
+                added.and_then(|ids| body.rights.iter().try_for_each(|rights| self.right(access, rights, &ids)));
+            wrong = rights.err();
+            if wrong.is_some() { Err(SchemaError::Busy) } else { Ok(()) }
+        });
+        match (wrong, changed) {
+            (Some(problem), _) => Err(line(problem)),
+            (None, changed) => changed.map_err(LoadProblem::Schema),
+        }
+    }
+
+    fn right(&self, access: &mut Access, rights: &RightsBody, ids: &HashMap<u32, u32>) -> Result<(), String> {
+        let object = match &rights.table {
+            None => Object::Schema,
+            Some(name) => match self.by_name.get(name) {
+                Some(&at) if self.loaded.tables[at].is_new => self.db.object_of(&self.tables[at]),
+                // It has rights of its own.
+                Some(_) => return Ok(()),
+                None => return Err(format!("there is no table `{name}`")),
+            },
+        };
+        let id = |id: &u32| ids.get(id).copied().ok_or_else(|| format!("there is no role {id}"));
+        let grant = |grant: &GrantBody| {
+            let to = grant.to.as_ref().map(id).transpose()?.map_or(Grantee::Public, Grantee::Role);
+            let unknown = || format!("there are no privileges `{}`", grant.privileges);
+            Ok((to, Privileges::of_letters(&grant.privileges).ok_or_else(unknown)?))
+        };
+        let grants = rights.grants.iter().map(grant).collect::<Result<_, String>>()?;
+        access.set_rights(object, Rights { owner: id(&rights.owner)?, grants });
+        Ok(())
+    }
+}
+
+/// Adds the roles that there are not. Returns the ids of all, by their ids in the dump.
+fn add_roles(access: &mut Access, roles: &[(u32, RoleDef)], entropy: fn() -> u64) -> Result<HashMap<u32, u32>, String> {
+    let mut ids = HashMap::new();
+    let mut added = Vec::new();
+    for (id, role) in roles {
+        let known = match *id {
+            Access::FIRST => Some(Access::FIRST),
+            _ => access.named(&role.name).map(|(known, _)| known),
+        };
+        let own = known.unwrap_or_else(|| {
+            let own = access.add(RoleDef { member_of: Default::default(), ..role.clone() });
+            added.push((own, role));
+            own
+        });
+        ids.insert(*id, own);
+        if let (Access::FIRST, Some(mut first)) = (own, access.role(own).cloned())
+            && first.password.is_none()
+        {
+            first.password.clone_from(&role.password);
+            access.put(own, first);
+        }
+    }
+    for (own, role) in added {
+        let of = role.member_of.iter().map(|of| ids.get(of).copied().ok_or_else(|| format!("there is no role {of}")));
+        let member_of = of.collect::<Result<_, _>>()?;
+        access.put(own, RoleDef { member_of, ..role.clone() });
+    }
+    if access.secret().is_none() && access.roles().any(|(_, role)| role.password.is_some()) {
+        let secret: String = (0..4).map(|_| format!("{:016x}", entropy())).collect();
+        access.set_secret(Secret(secret));
+    }
+    Ok(ids)
+}
+
 /// Sequences.
 impl Loader<'_> {
     /// Notes the number of a row that was loaded.
@@ -456,7 +538,7 @@ impl Loader<'_> {
                 return Err((lines.number.max(1), LoadProblem::NoDump { found }));
             }
         }
-        let (mut rows, mut latest, mut sequences) = (0, 0, 0);
+        let (mut rows, mut latest, mut sequences, mut roles) = (0, 0, 0, 0);
         loop {
             let number = lines.number + 1;
             let wrong = |problem| (number, problem);
@@ -492,7 +574,7 @@ impl Loader<'_> {
                 let EndLine { end } = serde_json::from_str(text).map_err(|error| wrong(line_problem(&error)))?;
                 let tables = declared.as_ref().map_or(self.tables.len(), Vec::len) as u64;
                 self.declare(&mut declared)?;
-                if end != (End { tables, rows, sequences }) {
+                if end != (End { tables, rows, sequences, roles }) {
                     let counted = (end.tables, end.rows);
                     return Err(wrong(LoadProblem::Missing { counted, found: (tables, rows) }));
                 }
@@ -504,6 +586,14 @@ impl Loader<'_> {
                 self.commit()?;
                 self.sequence(number, line)?;
                 sequences += 1;
+                continue;
+            }
+            if kinds.access.is_some() && kinds.row.is_none() && kinds.columns.is_none() {
+                let AccessLine { access } = serde_json::from_str(text).map_err(|error| wrong(line_problem(&error)))?;
+                self.declare(&mut declared)?;
+                self.commit()?;
+                roles += access.roles.len() as u64;
+                self.access(access).map_err(wrong)?;
                 continue;
             }
             if kinds.columns.is_none() || kinds.row.is_some() {

@@ -8,10 +8,10 @@
 //! {"table":"part","row":{"id":1,"name":"nut","weight":null}}
 //! {"end":{"tables":1,"rows":1}}
 //! ```
-//! First there is a line for each table, then one for each row, then one for each sequence. The last line tells a whole
-//! dump from one that was cut off. Integers up to 2^53 and floats are numbers. Greater integers, decimals, times and
-//! all others are texts, as [`Value::to_text`] writes them, so that no reader of JSON rounds them. Bytes are
-//! hexadecimal digits.
+//! First there is a line for each table, then one for each row, then one for each sequence. A line has roles and their
+//! rights, if there are others than a new database has. The last line tells a whole dump from one that was cut off.
+//! Integers up to 2^53 and floats are numbers. Greater integers, decimals, times and all others are texts, as
+//! [`Value::to_text`] writes them, so that no reader of JSON rounds them. Bytes are hexadecimal digits.
 //!
 //! CSV has one table: a line of names, then the rows. NULL is an empty field, and an empty text is `""`. SQL is a
 //! script for PostgreSQL 15, in one transaction.
@@ -31,7 +31,7 @@ use std::ops::ControlFlow;
 pub use self::declaration::{describe, to_json};
 pub use self::load::{LoadError, LoadProblem, Loaded, LoadedTable};
 pub use self::sql::to_sql;
-use crate::catalog::{ColumnDef, TableDef};
+use crate::catalog::{Access, ColumnDef, TableDef};
 use crate::{Database, DynHandle, DynRow, Freshness, Sequence, TransactError};
 
 /// How a dump is written.
@@ -184,6 +184,12 @@ impl Database {
         let is_named = |table: &String| handles.iter().any(|handle| handle.definition().name == **table);
         let sequences = owned.filter(|(table, _)| table.as_ref().map_or(tables.is_empty(), is_named)).collect();
         let mut writer = Writer::new(format, &handles, sequences, out);
+        let access = self.access();
+        if tables.is_empty() && *access != Access::default() {
+            let named = |object| handles.iter().find(|table| self.object_of(table) == object);
+            let name = |object| named(object).map(|table| table.definition().name.to_string());
+            writer.access = Some(json::AccessLine::new(&access, name));
+        }
         writer.begin()?;
         self.each_row_of(&handles, &mut |at, row| writer.row(at, &row))?;
         let rows = writer.end()?;
@@ -255,6 +261,8 @@ struct Writer<'t, W> {
     tables: Vec<&'t TableDef>,
     /// Each with the table to which it belongs.
     sequences: Vec<(Option<String>, Sequence)>,
+    /// Roles and rights, which only JSON has.
+    access: Option<json::AccessLine>,
     rows: Vec<u64>,
     form: Form,
 }
@@ -282,7 +290,7 @@ impl<'t, W: Write> Writer<'t, W> {
             Format::Csv => Form::Csv,
             Format::Sql => Form::Sql(sql::Rows::default()),
         };
-        Writer { out, buffer: Vec::new(), rows: vec![0; tables.len()], tables, sequences, form }
+        Writer { out, buffer: Vec::new(), rows: vec![0; tables.len()], tables, sequences, access: None, form }
     }
 
     fn begin(&mut self) -> Result<(), DumpError> {
@@ -338,8 +346,10 @@ impl<'t, W: Write> Writer<'t, W> {
                     let (definition, at) = (sequence.definition(), sequence.position());
                     line(&mut self.buffer, &json::SequenceLine::new(definition, owner.as_deref(), at));
                 }
+                let roles = self.access.as_ref().map_or(0, |line| line.access.roles.len() as u64);
+                self.access.iter().for_each(|access| line(&mut self.buffer, access));
                 let (tables, sequences) = (self.tables.len() as u64, self.sequences.len() as u64);
-                let end = json::End { tables, rows: self.rows.iter().sum(), sequences };
+                let end = json::End { tables, rows: self.rows.iter().sum(), sequences, roles };
                 line(&mut self.buffer, &json::EndLine { end });
             }
             Form::Csv => {}

@@ -8,8 +8,8 @@ use seriatim::catalog::{
     ColumnDef, ColumnType, Identity, OnChange, Organization, ReferenceDef, SequenceChange, SequenceDef, TableDef, Value,
 };
 use seriatim::{
-    Abort, Constraints, Database, Freshness, Migration, SchemaError, Session, Table, TransactError, Transaction,
-    TransactionOptions, Tx, procedure, procedures, thread,
+    Abort, Constraints, Database, Freshness, Migration, Refusal, SchemaError, Session, Table, TransactError,
+    Transaction, TransactionOptions, Tx, procedure, procedures, thread,
 };
 
 use crate::common::{Setting, each, sampled};
@@ -342,23 +342,47 @@ fn a_rollback_to_a_savepoint_undoes_the_changes_since() {
     });
 }
 
-/// A step that fails leaves the transaction as it was.
+/// A step that fails leaves the transaction as it was. The error has the same reason as that of a migration by itself.
 #[test]
 fn a_step_that_rows_contradict_is_undone_alone() {
     each_explicit(|setting, db| {
         let name = setting.protocol.name;
         let mut session = db.session();
+        let own = |name: &str| name.to_owned();
+        let short = ColumnType::Text { max: 1 };
+        let to_other = ReferenceDef::new(["id"], "first").named("to_first");
+        let cases = [
+            (Change::add_unique_index("by_amount", ["amount"]), Refusal::Duplicate { constraint: own("by_amount") }),
+            (Change::add_check("none", "amount < 0"), Refusal::Check { constraint: own("none") }),
+            (Change::set_nullable("note", false), Refusal::Null { column: own("note") }),
+            (Change::set_type("id", short), Refusal::Value { column: own("id"), ty: short }),
+            (
+                Change::add_reference(to_other),
+                Refusal::ForeignKey { constraint: own("to_first"), referenced: own("first") },
+            ),
+        ];
+        // With rows that are written again.
+        let column = || Change::add_column(ColumnDef::new("n", ColumnType::U8).default("7"));
+        let unique = Refusal::Duplicate { constraint: own("by_n") };
+        let refused = |steps: Migration<'_>, reason: &Refusal| {
+            let refused = steps.run().expect_err("the rows do not allow it");
+            let SchemaError::Refused { table, reason: found, .. } = refused else { panic!("{name}: {refused}") };
+            assert_eq!((&*table, &*found), ("item", reason), "{name}");
+        };
+        db.declare(declared("first")).expect("a valid table");
+        for (step, reason) in &cases {
+            refused(db.migration().change("item", [step.clone()]), reason);
+            refused(db.migration().change("item", [step.clone(), column()]), reason);
+        }
+        refused(db.migration().change("item", [column(), Change::add_unique_index("by_n", ["n"])]), &unique);
         let tx = session.begin().expect("a worker is free");
         write(&tx, "item", 0);
-        for step in [
-            Change::add_unique_index("by_amount", ["amount"]),
-            Change::add_check("none", "amount < 0"),
-            Change::set_nullable("note", false),
-            Change::set_type("id", ColumnType::Text { max: 1 }),
-        ] {
-            let refused = tx.migration().create(declared("other")).change("item", [step]).run();
-            assert!(matches!(refused, Err(SchemaError::Refused { .. })), "{name}: {refused:?}");
+        for (step, reason) in &cases {
+            refused(tx.migration().create(declared("other")).change("item", [step.clone()]), reason);
+            refused(tx.migration().change("item", [column(), step.clone()]), reason);
         }
+        refused(tx.migration().change("item", [column(), Change::add_unique_index("by_n", ["n"])]), &unique);
+        tx.migration().drop_table("first").run().expect("nothing refers to it");
         assert_eq!(tx.table_names(), ["item"], "{name}");
         let unknown = tx.migration().change("nothing", [Change::drop_column("a")]).run();
         assert!(matches!(unknown, Err(SchemaError::Unknown(_))), "{name}: {unknown:?}");
@@ -713,6 +737,159 @@ fn the_first_error_of_a_migration_is_reported_and_an_empty_one_changes_nothing()
     assert_eq!(everything(&db)[0].1.len(), IDS as usize);
 }
 
+/// The migration would wait for a moment without transactions, and the transaction for the migration.
+#[test]
+fn a_transaction_does_not_wait_for_a_migration_that_waits_for_it() {
+    let db = items(Database::in_memory().expect("memory"));
+    let mut session = db.session();
+    let tx = session.begin().expect("a worker is free");
+    let migrated = thread::scope(|scope| {
+        let add = || db.migration().change("item", [Change::add_index("by_amount", ["amount"])]).run();
+        let migration = scope.spawn(add);
+        thread::sleep(Duration::from_millis(50));
+        // It has the right, unless the machine is slow.
+        let created = tx.migration().create(declared("other")).run();
+        assert!(matches!(created, Ok(_) | Err(SchemaError::Busy)), "{created:?}");
+        drop(tx);
+        migration.join().expect("no panic")
+    });
+    migrated.expect("the transaction ended");
+}
+
+/// What may go wrong beside changes of tables, none of which is a wrong result.
+fn is_expected(error: &TransactError) -> bool {
+    let is_gone =
+        matches!(error, TransactError::TableGone | TransactError::WorkersBusy | TransactError::Excluded { .. });
+    is_gone || error.is_retryable()
+}
+
+/// Rows move amounts, while two threads change the table and others count.
+#[test]
+fn no_reader_finds_an_amount_or_a_row_missing_beside_two_who_change_the_table() {
+    let seed = seriatim::rng::seed("amounts");
+    sampled("amounts", |setting| {
+        if setting.protocol.requirements.plan {
+            return;
+        }
+        let (name, db) = (setting.protocol.name, &items(setting.open()));
+        let is_over = AtomicBool::new(false);
+        let brief = TransactionOptions::new().age_max(Duration::from_millis(200));
+        let transfer = |tx: &Tx, rng: &mut seriatim::Rng| -> Result<(), Abort> {
+            let items = db.open_dyn("item").expect("its name stays");
+            let [from, to] = [0, 1].map(|_| [Value::from(rng.below(IDS.into()) as u32)]);
+            if from == to {
+                return Ok(());
+            }
+            let amount = |key: &[Value]| -> Result<Value, Abort> {
+                let row = tx.get_dyn(&items, key)?.ok_or_else(|| tx.abort("a row is missing"))?;
+                row.get("amount").ok_or_else(|| tx.abort("no column"))
+            };
+            let plus = |value: Value, by: i128| match value {
+                Value::Integer(number, ty) => Value::Integer(number + by, ty),
+                other => other,
+            };
+            let (less, more) = (plus(amount(&from)?, -1), plus(amount(&to)?, 1));
+            if rng.percent(30) {
+                let all: Vec<Value> = tx.get_dyn(&items, &from)?.map(|row| row.values()).unwrap_or_default();
+                tx.delete_dyn(&items, &from)?;
+                tx.insert_dyn(&items, &all)?;
+            }
+            tx.update_dyn(&items, &from, &[("amount", less)])?;
+            tx.update_dyn(&items, &to, &[("amount", more)]).map(drop)
+        };
+        let seen = |tx: &seriatim::ReadTx| {
+            let items = db.open_dyn("item").expect("its name stays");
+            let (mut count, mut sum) = (0, 0);
+            for row in tx.scan_all_dyn(&items)? {
+                count += 1;
+                sum += match row?.get("amount") {
+                    Some(Value::Integer(amount, _)) => amount,
+                    _ => 0,
+                };
+            }
+            Ok((count, sum))
+        };
+        let check = |found: Result<(u32, i128), TransactError>| match found {
+            Ok(found) => assert_eq!(found, (IDS, 100 * i128::from(IDS)), "{name}, seed {seed}"),
+            Err(error) => assert!(is_expected(&error), "{name}, seed {seed}: {error}"),
+        };
+        let step = |definition: &TableDef, rng: &mut seriatim::Rng| match rng.below(4) {
+            0 if definition.column("n").is_some() => Change::drop_column("n"),
+            0 => Change::add_column(ColumnDef::new("n", ColumnType::Text { max: 20 }).default("7")),
+            1 if definition.index("by_amount").is_some() => Change::drop_index("by_amount"),
+            1 => Change::add_index("by_amount", ["amount"]),
+            2 if definition.checks.is_empty() => Change::add_check("sound", "id >= 0"),
+            2 => Change::drop_check("sound"),
+            _ if definition.columns.iter().any(|column| column.name == "amount" && column.ty == ColumnType::I32) => {
+                Change::set_type("amount", ColumnType::I64)
+            }
+            _ => Change::set_type("amount", ColumnType::I32),
+        };
+        let end = |failed: &dyn Fn()| {
+            let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(failed));
+            is_over.store(true, Ordering::Relaxed);
+            ran.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        };
+        thread::scope(|scope| {
+            let (is_over, end, transfer, seen, check, step, brief) =
+                (&is_over, &end, &transfer, &seen, &check, &step, &brief);
+            for at in 0..2 {
+                scope.spawn(move || {
+                    let (mut session, mut rng) = (db.session(), seriatim::Rng::from_seed(seed + at));
+                    while !is_over.load(Ordering::Relaxed) {
+                        let moved = session.transact_with(brief, |tx| transfer(tx, &mut rng));
+                        let is_fine = moved.as_ref().err().is_none_or(|error| match error {
+                            TransactError::User(error) => !error.to_string().contains("missing"),
+                            error => is_expected(error),
+                        });
+                        if !is_fine {
+                            end(&|| panic!("{name}, seed {seed}: {moved:?}"));
+                        }
+                        if rng.percent(30) {
+                            end_if_wrong(end, &|| match at {
+                                0 => check(db.session().snapshot(seen).map(|found| *found)),
+                                _ => check(db.session().transact(|tx| seen(tx)).map(|found| *found)),
+                            });
+                        }
+                    }
+                });
+            }
+            scope.spawn(move || {
+                let mut rng = seriatim::Rng::from_seed(seed + 2);
+                while !is_over.load(Ordering::Relaxed) {
+                    let definition = db.open_dyn("item").expect("its name stays").definition().clone();
+                    let _ = db.migration().change("item", [step(&definition, &mut rng)]).run();
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+            end(&|| {
+                let (mut session, mut rng) = (db.session(), seriatim::Rng::from_seed(seed + 3));
+                for _ in 0..seriatim::rng::tries(3, 60) {
+                    let Ok(tx) = session.begin() else { continue };
+                    for _ in 0..2 {
+                        let definition = tx.open_dyn("item").expect("its name stays").definition().clone();
+                        if tx.migration().change("item", [step(&definition, &mut rng)]).run().is_err() {
+                            break;
+                        }
+                    }
+                    if rng.percent(70) {
+                        let _ = tx.commit();
+                    }
+                }
+            });
+        });
+        check(db.session().transact(|tx| seen(tx)).map(|found| *found));
+        db.check_indexes().unwrap_or_else(|error| panic!("{name}: {error}"));
+    });
+}
+
+/// Runs a check, which ends the others if it fails.
+fn end_if_wrong(end: &dyn Fn(&dyn Fn()), check: &dyn Fn()) {
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).is_err() {
+        end(check);
+    }
+}
+
 fn number(name: &'static str) -> ColumnDef {
     ColumnDef::new(name, ColumnType::U32)
 }
@@ -793,8 +970,10 @@ fn linked_and_numbered_tables_are_created_changed_and_dropped_with_their_rows() 
             has_no_row(tx.insert_new_dyn(&part, &of(3)).expect_err("it was rolled back"));
             // Deletes tag 1 and part 1, too.
             tx.delete(&items, &3).unwrap_or_else(|error| panic!("{name}: {error}"));
-            let gone = tx.migration().drop_table("tag").run().expect_err("part refers to it").to_string();
-            assert!(gone.contains("part_of_fkey"), "{name}: {gone}");
+            let gone = tx.migration().drop_table("tag").run().expect_err("part refers to it");
+            let SchemaError::Refused { reason, .. } = gone else { panic!("{name}: {gone}") };
+            let by = Refusal::Referenced { constraint: "part_of_fkey".to_owned(), by: "part".to_owned() };
+            assert_eq!(*reason, by, "{name}");
             tx.migration().create(numbered("brief", "part")).run().expect("the name is free");
             tx.migration().drop_table("brief").run().expect("nobody refers to it");
             assert!(tx.sequence("brief_id_seq").is_err(), "{name}");

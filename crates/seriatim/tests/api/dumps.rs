@@ -363,7 +363,7 @@ fn what_is_no_dump_loads_nothing() {
     ];
     let lines =
         |dump: String| refused(dump.as_bytes()).replace("; ", ";\n  ").replace(", expected", ",\n  expected") + "\n";
-    let messages = dumps.map(lines).concat();
+    let messages = dumps.map(lines).concat().replace("`declared`, ", "`declared`,\n  ");
     expect_test::expect![[r#"
         line 1: "" is not how a dump begins: `seriatim dump --format json` writes one;
           rows of one table can be CSV;
@@ -380,7 +380,8 @@ fn what_is_no_dump_loads_nothing() {
         line 2: table `part`: the primary key names `size`, but the columns are id, name;
           nothing is loaded
         line 2: at byte 101: unknown field `maybe`,
-          expected one of `name`, `type`, `nullable`, `immutable`, `default`, `former`, `declared`, `identity`;
+          expected one of `name`, `type`, `nullable`, `immutable`, `default`, `computed_default`, `former`, `declared`,
+          `identity`;
           nothing is loaded
         line 3: the dump had 2 tables and 0 rows, but 1 tables and 0 rows are there;
           no row is loaded, and tables were created: part

@@ -599,13 +599,25 @@ fn a_change_for_which_there_is_no_memory_leaves_the_table_and_its_writers() {
             session.transact(load).expect("there is room");
             count += 50;
         }
-        let refused = change(&db, [Change::add_column(ColumnDef::new("n", ColumnType::U64).default("1"))]);
+        let refused = change(&db, [Change::set_type("label", ColumnType::LongText)]);
         let refused = refused.expect_err("there is no room for a copy").to_string();
         assert!(refused.contains("memory"), "{}: {refused}", setting.protocol.name);
         assert_eq!(db.open_dyn("item").expect("it exists").definition().columns.len(), 5);
         (0..50).for_each(|_| db.step());
         let updated = session.transact(|tx| tx.update(&items, &1, |item| item.set_amount(5)).map(drop));
         updated.unwrap_or_else(|error| panic!("{}: {error}", setting.protocol.name));
+        // A column that is added needs none.
+        change(&db, [Change::add_column(ColumnDef::new("n", ColumnType::U64).default("1"))]).expect("rows stay");
+        let ones = session.transact(|tx| {
+            let mut ones = 0;
+            let dynamic = db.open_dyn("item").expect("it exists");
+            let _ = tx.scan_dyn(&dynamic, &[])?.try_for_each_row(|row| {
+                ones += u32::from(row.value(5) == Value::from(1u64));
+                Ok(std::ops::ControlFlow::<()>::Continue(()))
+            })?;
+            Ok(ones)
+        });
+        assert_eq!(*ones.unwrap_or_else(|error| panic!("{}: {error}", setting.protocol.name)), count);
     });
 }
 

@@ -14,6 +14,7 @@ mod copies;
 mod doom;
 mod dumps;
 mod dynamic;
+mod earlier;
 mod evolution;
 mod executor;
 mod failures;

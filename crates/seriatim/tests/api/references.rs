@@ -10,7 +10,7 @@ use seriatim::dump::{self, Format};
 use seriatim::history::{self, Promises};
 use seriatim::procedure::ExecutionMode;
 use seriatim::{
-    Abort, Constraints, Database, DynHandle, Rng, SchemaError, Session, Table, TransactError, Tx, procedure,
+    Abort, Constraints, Database, DynHandle, Refusal, Rng, SchemaError, Session, Table, TransactError, Tx, procedure,
     procedures, thread,
 };
 
@@ -765,12 +765,93 @@ fn a_reference_is_added_to_rows_that_agree_and_follows_names() {
         assert!(refused_by(both.run()).contains("a row of child with id 50 refers to no row of root"));
         assert!(session.transact(|tx| insert(tx, &child, &[Some(51), Some(3), Some(1)])).is_err(), "the old one stays");
         session.transact(|tx| tx.delete_dyn(&child, &key(50))).expect("it is there");
-        let mixed = [Change::add_column(column("extra").default("1")), Change::add_reference(other().named("more"))];
-        let says = refused_by(db.migration().change("child", mixed).run());
-        assert!(says.contains("add it in a migration that follows"), "{says}");
         change("child", Change::drop_reference("to_root")).expect("it exists");
         session.transact(|tx| insert(tx, &child, &[Some(50), Some(3), Some(1)])).expect("nothing is checked any more");
         db.migration().drop_table("root").run().expect("nothing refers to it");
+    });
+}
+
+/// What the reference needs is made by the same migration: columns, types, the unique index, the other table.
+#[test]
+fn a_reference_is_added_together_with_other_changes_of_both_tables() {
+    each_with_closures(|setting| {
+        let (db, name) = (setting.open(), setting.protocol.name);
+        let parent = declare(&db, table("parent", &[column("code")]));
+        let child = declare(&db, table("child", &[column("number").nullable()]));
+        let mut session = db.session();
+        session
+            .transact(|tx| (0..9).try_for_each(|id| insert(tx, &parent, &[Some(id), Some(id + 20)])))
+            .expect("alone");
+        session.transact(|tx| (0..9).try_for_each(|id| insert(tx, &child, &[Some(id), Some(id + 20)]))).expect("alone");
+        let by_code = || Change::add_unique_index("by_code", ["code"]);
+        let to_code =
+            || Change::add_reference(ReferenceDef::new(["number"], "parent").referenced(["code"]).named("to_code"));
+        let wide = |name: &'static str| Change::set_type(name, ColumnType::U64);
+        // The last row refers to none.
+        session.transact(|tx| insert(tx, &child, &[Some(9), Some(50)])).expect("no reference yet");
+        let refuses = |changed: Result<Vec<String>, SchemaError>| {
+            let SchemaError::Refused { table, reason, .. } = changed.expect_err("a row refers to none") else {
+                panic!("{name}")
+            };
+            assert!(matches!(*reason, Refusal::ForeignKey { .. }) && table == "child", "{name}: {reason:?}");
+            assert_eq!(db.open_dyn("child").expect("it is there").definition().references.len(), 0, "{name}");
+        };
+        refuses(db.migration().change("child", [to_code()]).change("parent", [by_code()]).run());
+        refuses(
+            db.migration()
+                .change("child", [wide("number"), to_code()])
+                .change("parent", [wide("code"), by_code()])
+                .run(),
+        );
+        session.transact(|tx| tx.delete_dyn(&child, &key(9))).expect("it is there");
+        let both = db.migration().change("child", [to_code(), Change::add_index("by_number", ["number"])]);
+        both.change("parent", [by_code()]).run().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let error = session.transact(|tx| tx.delete_dyn(&parent, &key(3))).unwrap_err();
+        assert_eq!(violation(&error), "rows of child still refer to code 23 of parent (foreign key to_code)");
+        assert!(session.transact(|tx| insert(tx, &child, &[Some(9), Some(50)])).is_err(), "{name}");
+
+        // A column that refers from the beginning, by its default; the other table is renamed and copied.
+        let added = |default: &'static str| {
+            let column = Change::add_column(column("of").default(default));
+            let reference = Change::add_reference(ReferenceDef::new(["of"], "base").named("of"));
+            let more = Change::add_column(self::column("more").default("1"));
+            let migration = db.migration().change("child", [column, reference]);
+            migration.change("parent", [Change::rename_table("base"), more]).run()
+        };
+        let refused = added("70").expect_err("there is no such row").to_string();
+        assert!(refused.contains("with of 70 refers to no row of base"), "{name}: {refused}");
+        added("4").unwrap_or_else(|error| panic!("{name}: {error}"));
+        let base = db.open_dyn("base").expect("it is there");
+        session.transact(|tx| tx.delete_dyn(&child, &key(4))).expect("it is there");
+        assert!(session.transact(|tx| tx.delete_dyn(&base, &key(4))).is_err(), "{name}: all refer to it");
+
+        // To a table that is new: rows that exist refer to nothing.
+        let made = || table("made", &[]).finish().expect("a valid table");
+        let to_made = |column: ColumnDef| {
+            let name = column.name.clone();
+            [Change::add_column(column), Change::add_reference(ReferenceDef::new([name], "made"))]
+        };
+        let refused = db.migration().create(made()).change("child", to_made(column("a").default("1"))).run();
+        assert!(refused.is_err() && db.open_dyn("made").is_err(), "{name}");
+        let created = db.migration().create(made()).change("child", to_made(column("a").nullable())).run();
+        created.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let child = db.open_dyn("child").expect("it is there");
+        let row = |made: Option<u64>| {
+            [
+                Value::from(20u32),
+                Value::NONE,
+                Value::from(5u32),
+                made.map_or(Value::NONE, |id| Value::from(id as u32).some()),
+            ]
+        };
+        assert!(session.transact(|tx| tx.insert_dyn(&child, &row(Some(1)))).is_err(), "{name}");
+        session.transact(|tx| tx.insert_dyn(&child, &row(None))).unwrap_or_else(|error| panic!("{name}: {error}"));
+        // A table that refers to itself, by a column that is added.
+        let own = ReferenceDef::new(["up"], "made");
+        let changes = [Change::add_column(column("up").nullable()), Change::add_reference(own)];
+        db.migration().change("made", changes).run().unwrap_or_else(|error| panic!("{name}: {error}"));
+        db.check_indexes().expect("indexes and rows agree");
+        db.check_structure().expect("it is sound");
     });
 }
 
@@ -804,7 +885,16 @@ fn a_reference_is_added_while_threads_write_both_tables() {
                     }
                 });
             }
-            db.migration().change("child", [Change::add_reference(ReferenceDef::new(["parent"], "parent"))]).run()
+            let reference = Change::add_reference(ReferenceDef::new(["parent"], "parent"));
+            let copied = || Change::add_column(column("more").default("1"));
+            // Rows of both tables are looked up where they are, or in their copies.
+            let mut changes = vec![reference];
+            changes.extend(seed.is_multiple_of(2).then(copied));
+            let migration = db.migration().change("child", changes);
+            match (seed / 2).is_multiple_of(2) {
+                true => migration.change("parent", [copied()]).run(),
+                false => migration.run(),
+            }
         });
         match added {
             Ok(_) => assert_eq!(orphans(&db).0, 0, "{}", setting.protocol.name),

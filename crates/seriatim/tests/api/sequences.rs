@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use seriatim::catalog::evolution::Change;
 use seriatim::catalog::{ColumnDef, ColumnType, Identity, SequenceChange, SequenceDef, TableDef, Value};
 use seriatim::dump::{Format, describe};
-use seriatim::{Abort, Column, Database, RowId, SchemaError, Table, TransactError, thread};
+use seriatim::{Abort, Column, Database, Refusal, RowId, SchemaError, Table, TransactError, thread};
 
 use crate::common::{Setting, each};
 
@@ -32,6 +32,13 @@ struct Ticket {
 #[table(without_key, index(name = "by_level", columns(level)))]
 struct Line {
     level: u8,
+    text: String,
+}
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "plain", key(id))]
+struct Plain {
+    id: u32,
     text: String,
 }
 
@@ -258,8 +265,13 @@ fn identities_are_declared_and_changed() {
     let mut session = db.session();
     session.transact(|tx| tx.insert_dyn(&handle, &[Value::from(6u32), Value::from(0u32)])).expect("a new key");
     let change = |change: Change| db.migration().change("t", [change]).run();
-    let added = change(Change::add_column(column("b").identity(Identity::always()))).expect_err("it has rows");
-    assert!(added.to_string().contains("column `b` is added as an identity"), "{added}");
+    let few = Change::add_column(column("few").identity(Identity::always().start(i64::from(u32::MAX))));
+    session.transact(|tx| tx.insert_dyn(&handle, &[Value::from(5u32), Value::from(0u32)])).expect("a new key");
+    let added = change(few).expect_err("it has two rows");
+    let SchemaError::Refused { problem, reason, .. } = &added else { panic!("{added}") };
+    assert!(matches!(**reason, Refusal::Value { .. }), "{reason:?}");
+    assert!(problem.contains("fewer numbers than the table has rows") && db.sequences().is_empty(), "{problem}");
+    session.transact(|tx| tx.delete_dyn(&handle, &[Value::from(5u32)])).expect("it is there");
     change(Change::set_identity("id", Some(Identity::by_default().start(7)))).expect("it is an integer");
     assert_eq!(*session.transact(|tx| tx.insert_new_dyn(&handle, &[Value::NONE, Value::from(0u32)])).expect("new"), 7);
     change(Change::add_column(column("b").default("1"))).expect("it has a default");
@@ -274,6 +286,86 @@ fn identities_are_declared_and_changed() {
     let handle = db.open_dyn("u").expect("it exists");
     let none = session.transact(|tx| tx.insert_new_dyn(&handle, &values)).expect_err("it has none any more");
     assert!(none.to_string().contains("no identity column"), "{none}");
+}
+
+/// A program that does not know the column goes on: its rows are numbered, and keep their numbers.
+#[test]
+fn a_column_that_is_added_as_an_identity_numbers_the_rows() {
+    const ROWS: u32 = 40;
+    each(|setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let name = setting.protocol.name;
+        let line = |id: u32| Plain { id, text: format!("line {id}") };
+        let numbers = |db: &Database| {
+            let table = db.open_dyn("plain").expect("it is there");
+            let number = |row: seriatim::DynRow<'_>| match row.get("number") {
+                Some(Value::Integer(number, _)) => number,
+                other => panic!("{name}: {other:?}"),
+            };
+            let all = db.session().transact(|tx| {
+                let all = tx.scan_dyn(&table, &[])?.map(|row| Ok(number(row?)));
+                all.collect::<Result<Vec<i128>, Abort>>()
+            });
+            let all = all.expect("it runs alone").into_value();
+            let distinct: HashSet<i128> = all.iter().copied().collect();
+            assert_eq!(distinct.len(), all.len(), "{name}: {all:?}");
+            assert!(all.iter().all(|number| *number >= 100), "{name}: {all:?}");
+            all
+        };
+        let added = || {
+            let number = ColumnDef::new("number", ColumnType::U64).identity(Identity::always().start(100));
+            [Change::add_column(number), Change::add_unique_index("by_number", ["number"])]
+        };
+        for in_transaction in [false, true] {
+            let db = setting.open();
+            let plain = db.create::<Plain>().expect("valid");
+            let mut session = db.session();
+            session.transact(|tx| (0..ROWS).try_for_each(|id| tx.insert(&plain, &line(id)))).expect("it runs alone");
+            if in_transaction {
+                let tx = session.begin().expect("a worker is free");
+                tx.migration().change("plain", added()).run().unwrap_or_else(|error| panic!("{name}: {error}"));
+                let own = tx.open_dyn("plain").expect("it is there");
+                let row = [Value::from(900u32), Value::from("new"), Value::NONE];
+                assert_eq!(tx.insert_new_dyn(&own, &row).expect("a new key"), i64::from(100 + ROWS), "{name}");
+                tx.rollback();
+                assert_eq!(db.open_dyn("plain").expect("it is there").definition().columns.len(), 2, "{name}");
+                let tx = session.begin().expect("a worker is free");
+                tx.migration().change("plain", added()).run().unwrap_or_else(|error| panic!("{name}: {error}"));
+                tx.commit().unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert_eq!(numbers(&db), (100..100 + i128::from(ROWS)).collect::<Vec<_>>(), "{name}");
+            } else {
+                thread::scope(|scope| {
+                    let (db, plain) = (&db, &plain);
+                    scope.spawn(move || {
+                        let mut session = db.session();
+                        for round in 0..20 {
+                            let id = round % ROWS;
+                            // Conflicts and the closed table are no matter.
+                            let _ = session.transact(|tx| tx.put(plain, &Plain { text: "again".into(), ..line(id) }));
+                            let _ = session.transact(|tx| tx.insert(plain, &line(ROWS + round)));
+                        }
+                    });
+                    db.migration().change("plain", added()).run().unwrap_or_else(|error| panic!("{name}: {error}"));
+                });
+            }
+            let before = numbers(&db);
+            session
+                .transact(|tx| {
+                    tx.put(&plain, &Plain { text: "put".into(), ..line(3) })?;
+                    tx.update(&plain, &4, |line| line.set_text("updated"))?.map_err(Into::into)
+                })
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(numbers(&db), before, "{name}");
+            session.transact(|tx| tx.insert(&plain, &line(800))).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let after = numbers(&db);
+            assert!(after.len() == before.len() + 1 && after.starts_with(&before), "{name}: {after:?}");
+            drop((session, plain));
+            db.table::<Plain>().unwrap_or_else(|error| panic!("{name}: {error}"));
+            db.check_indexes().expect("indexes and rows agree");
+        }
+    });
 }
 
 #[test]

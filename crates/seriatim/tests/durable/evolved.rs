@@ -433,3 +433,150 @@ fn cut(seed: u64, protocol: &str, migrate: fn(&Database) -> bool) {
     eprintln!("{protocol}: {} images", made + not_made);
     assert!(made > 1 && not_made > 10, "{made}, {not_made}");
 }
+
+/// How many rows of the table have not been converted since its columns changed.
+fn earlier(db: &Database) -> u64 {
+    db.statistics().tables.iter().map(|table| table.earlier_rows).sum()
+}
+
+const ROWS: u32 = 150;
+
+/// A table whose rows have long texts and parts that never change.
+fn with_rows(db: &Database) {
+    let text = |name: &'static str| ColumnDef::new(name, ColumnType::LongText);
+    let table = TableDef::builder("t").column(column("id")).column(column("n")).column(text("label").immutable());
+    let table = table.column(text("note").nullable()).key(["id"]).index("by_n", ["n"]).finish().expect("a table");
+    let table = db.declare(table).expect("it is new");
+    let row = |id: u32| {
+        let note = if id.is_multiple_of(3) { Value::NONE } else { Value::from(format!("note {id}").as_str()).some() };
+        [Value::from(id), Value::from(id % 7), Value::from(format!("label {id}").as_str()), note]
+    };
+    let load = |tx: &seriatim::Tx| (0..ROWS).try_for_each(|id| tx.insert_dyn(&table, &row(id)));
+    db.session().transact(load).expect("it runs alone");
+}
+
+/// A step of the following tests. `false` if the disk has failed.
+fn lazy_step(db: &Database, at: usize) -> bool {
+    let change = |change| db.migration().change("t", [change]).run().is_ok();
+    let write = |write: &dyn Fn(&seriatim::Tx, &seriatim::DynHandle, u32) -> Result<(), seriatim::Abort>, of: u32| {
+        let table = db.open_dyn("t").expect("it is there");
+        let ids = (0..ROWS).filter(|id| id % 11 == of);
+        db.session().transact(|tx| ids.clone().try_for_each(|id| write(tx, &table, id))).is_ok()
+    };
+    let set = |tx: &seriatim::Tx, table: &seriatim::DynHandle, id: u32, column, value: Value| {
+        tx.update_if_dyn(table, &[Value::from(id)], &[(column, value)]).map(drop)
+    };
+    match at {
+        0 => change(Change::add_column(column("c").default("7"))),
+        1 => write(&|tx, table, id| set(tx, table, id, "n", Value::from(9u32)), 1),
+        2 => write(&|tx, table, id| set(tx, table, id, "c", Value::from(id)), 2),
+        3 => change(Change::add_column(ColumnDef::new("d", ColumnType::LongText).default("a text"))),
+        4 => write(&|tx, table, id| tx.delete_if_dyn(table, &[Value::from(id)]).map(drop), 3),
+        5 => write(&|tx, table, id| set(tx, table, id, "d", Value::from("another")), 2),
+        // A value of this column must not come back.
+        6 => change(Change::drop_column("c")),
+        7 => change(Change::add_column(column("c").nullable())),
+        8 => write(&|tx, table, id| set(tx, table, id, "c", Value::from(id).some()), 4),
+        9 => write(&|tx, table, id| set(tx, table, id, "note", Value::from("new").some()), 5),
+        _ => change(Change::add_index("by_c", ["c"])),
+    }
+}
+
+const STEPS: usize = 11;
+
+/// Rows are there after power cuts as they were before, whatever of them was converted, logged, and in a checkpoint.
+#[test]
+fn rows_of_earlier_layouts_survive_power_cuts_and_checkpoints() {
+    let mut rng = seriatim::Rng::from_seed(seed("earlier"));
+    for protocol in names() {
+        let open = |disk: &FaultyDisk| small(protocol, disk).open().expect("it recovers");
+        let expected = {
+            let db = small(protocol, &FaultyDisk::new(60)).open().expect("a new database opens");
+            with_rows(&db);
+            (0..STEPS).for_each(|at| assert!(lazy_step(&db, at), "{protocol}: {at}"));
+            contents(&db)
+        };
+        let mut was_mixed = false;
+        for _ in 0..tries(2, 20) {
+            let disk = FaultyDisk::new(61);
+            let mut db = open(&disk);
+            with_rows(&db);
+            let left = db.statistics().tables_left;
+            for at in 0..STEPS {
+                assert!(lazy_step(&db, at), "{protocol}: {at}");
+                was_mixed |= (1..u64::from(ROWS)).contains(&earlier(&db));
+                if rng.percent(40) {
+                    (0..rng.below(4)).for_each(|_| db.step());
+                }
+                if rng.percent(30) {
+                    db.checkpoint().expect("the disk works");
+                }
+                if rng.percent(30) {
+                    let before = contents(&db);
+                    drop(db);
+                    disk.crash();
+                    db = open(&disk);
+                    assert_eq!(contents(&db), before, "{protocol}: {at}");
+                    assert_eq!(earlier(&db), 0, "{protocol}: recovery converts rows");
+                }
+            }
+            assert_eq!(contents(&db), expected, "{protocol}");
+            // A checkpoint after all are converted has none of before, and an opening forgets what they were.
+            for _ in 0..3 {
+                drop(db);
+                disk.crash();
+                db = open(&disk);
+                db.checkpoint().expect("the disk works");
+                assert_eq!(contents(&db), expected, "{protocol}");
+            }
+            assert_eq!(db.statistics().tables_left, left - 1, "{protocol}: an index is new");
+        }
+        assert!(was_mixed, "{protocol}");
+    }
+}
+
+/// Cuts the power at each operation of the steps: what was acknowledged is there, and nothing is there by half.
+#[test]
+fn a_power_cut_while_rows_are_converted_leaves_each_step_whole() {
+    let first = seed("lazily");
+    let protocols: Vec<&str> = names().collect();
+    for (case, protocol) in (0..tries(1, 14)).zip(protocols.iter().cycle()) {
+        let seed = first.wrapping_add(case);
+        let disk = FaultyDisk::new(seed);
+        let open = |disk: &FaultyDisk| small(protocol, disk).open();
+        with_rows(&open(&disk).expect("a new database opens"));
+        let run = |db: &Database, see: &mut dyn FnMut()| {
+            (0..STEPS).all(|at| {
+                let is_done = lazy_step(db, at);
+                if is_done {
+                    see();
+                }
+                db.step();
+                is_done && (at % 4 != 2 || db.checkpoint().is_ok())
+            })
+        };
+        let mut states = Vec::new();
+        {
+            let disk = disk.fork(0);
+            let db = open(&disk).expect("it recovers");
+            states.push(contents(&db));
+            assert!(run(&db, &mut || states.push(contents(&db))));
+        }
+        for n in (1..).step_by(1 + (seed % 3) as usize) {
+            let disk = disk.fork(seed ^ n);
+            disk.crash_at(n);
+            let mut acknowledged = 0;
+            let is_whole = open(&disk).is_ok_and(|db| run(&db, &mut || acknowledged += 1));
+            let is_cut = !disk.is_powered();
+            disk.crash();
+            let db = open(&disk).unwrap_or_else(|error| panic!("{protocol}, seed {seed}, cut {n}: {error}"));
+            let found = contents(&db);
+            let at = states[acknowledged..].iter().take(2).any(|state| *state == found);
+            assert!(at, "{protocol}, seed {seed}, cut {n}, {acknowledged} acknowledged: {found:?}");
+            if !is_cut {
+                assert!(is_whole && n > 20, "{protocol}, seed {seed}, cut {n}");
+                break;
+            }
+        }
+    }
+}

@@ -8,7 +8,7 @@ use seriatim::catalog::evolution::Change;
 use seriatim::catalog::{ColumnDef, ColumnType, Identity, OnChange, Organization, ReferenceDef, SequenceChange};
 use seriatim::catalog::{SequenceDef, TableBuilder, TableDef};
 use seriatim::dump::Format;
-use seriatim::{Abort, Constraints, Database, DynHandle, Rng, Tx, Value, available_protocols};
+use seriatim::{Abort, Constraints, Database, Durability, DynHandle, Rng, Tx, Value, available_protocols};
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 use seriatim_base::rng::{seed, tries};
 
@@ -206,7 +206,20 @@ fn a_directory_has_after_each_life_what_it_had_or_what_it_was_told() {
         let protocol = protocols[(first.wrapping_add(turn) % protocols.len() as u64) as usize];
         let mut rng = Rng::from_seed(first ^ turn);
         let disk = FaultyDisk::new(rng.next_u64());
-        let open = || small(protocol, &disk).open().unwrap_or_else(|error| panic!("{protocol}, {first}: {error}"));
+        let (small_segments, syncs, option) = (rng.percent(50), rng.percent(50), rng.below(3) as usize);
+        let open = || {
+            let mut builder = small(protocol, &disk);
+            if small_segments {
+                builder = builder.segment_bytes(2 << 10);
+            }
+            if syncs {
+                builder = builder.durability(Durability::Sync);
+            }
+            if let ("dbx-tc", Some(name)) = (protocol, ["durable_snapshots", "defer"].get(option)) {
+                builder = builder.protocol_option(name, 1);
+            }
+            builder.open().unwrap_or_else(|error| panic!("{protocol}, {first}: {error}"))
+        };
         let in_memory = || Database::builder().protocol(protocol).workers(4).step_helpers(true).open();
         let (db, mut twin) = (open(), in_memory().expect("memory"));
         for db in [&db, &twin] {
@@ -216,8 +229,9 @@ fn a_directory_has_after_each_life_what_it_had_or_what_it_was_told() {
         for life in 0..4 {
             let case = format!("{protocol}, seed {first}, turn {turn}, life {life}");
             let db = open();
-            match rng.below(4) {
+            match rng.below(5) {
                 0 => {}
+                4 => disk.set_capacity(disk.used_bytes() + rng.below(20_000)),
                 1 => disk.fail(Operation::Sync, rng.range(1, 40), Times::Once, ErrorKind::Other),
                 _ => disk.crash_at(rng.range(1, 150)),
             }
@@ -247,6 +261,7 @@ fn a_directory_has_after_each_life_what_it_had_or_what_it_was_told() {
             disk.crash();
             drop(db);
             disk.heal();
+            disk.set_capacity(u64::MAX);
             disk.reboot();
             let db = open();
             let (found, numbers) = contents(&db, &case);

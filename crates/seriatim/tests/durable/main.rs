@@ -19,6 +19,7 @@ mod memory;
 mod moved;
 mod open;
 mod review;
+mod roles;
 mod sequences;
 mod settings;
 #[path = "../shared/settle.rs"]

@@ -33,10 +33,39 @@ pub(crate) struct Table {
     pub(crate) name: &'static str,
     /// Names and types: `oid oid, relname name`.
     columns: &'static str,
-    rows: fn(&Schema) -> Vec<Row>,
+    /// Its rows, with values by the names of columns. Columns that a row does not name are empty.
+    rows: fn(&Schema) -> Vec<Record>,
 }
 
+/// Some values of a row, by the names of their columns.
+type Record = Vec<(&'static str, Owned)>;
+
 impl Table {
+    /// The number of the table at this position.
+    fn oid(&self, at: usize) -> u32 {
+        match self.name {
+            "pg_type" => 1247,
+            "pg_attribute" => 1249,
+            "pg_proc" => 1255,
+            "pg_class" => 1259,
+            "pg_namespace" => 2615,
+            _ => 12_000 + at as u32,
+        }
+    }
+
+    /// Its rows.
+    fn rows(&self, schema: &Schema) -> Vec<Row> {
+        let columns: Vec<(&str, Column)> = self.columns().collect();
+        let row = |record: Record| -> Row {
+            let value = |(name, ty): &(&str, Column)| {
+                let given = record.iter().find(|(column, _)| column == name);
+                given.map_or_else(|| ty.empty(), |(_, value)| value.clone())
+            };
+            columns.iter().map(value).collect()
+        };
+        (self.rows)(schema).into_iter().map(row).collect()
+    }
+
     fn columns(&self) -> impl Iterator<Item = (&'static str, Column)> {
         let pairs = self.columns.split(',').map(str::trim).filter(|pair| !pair.is_empty());
         pairs.map(|pair| pair.split_once(' ').map_or((pair, Column::Text), |(name, ty)| (name, Column::named(ty))))
@@ -115,6 +144,19 @@ impl Column {
         }
     }
 
+    /// The value of a column about which there is nothing to say.
+    fn empty(self) -> Owned {
+        match self {
+            Column::Bool => Datum::Bool(false),
+            Column::Int2 | Column::Int4 | Column::Int8 | Column::Oid => Datum::Integer(0),
+            Column::Float4 => Datum::Single(0.0),
+            Column::Float8 => Datum::Float(0.0),
+            Column::Char => functions::text(""),
+            Column::Other("regproc", _) => functions::text("-"),
+            Column::Name | Column::Text | Column::TimestampTz | Column::Other(..) => Datum::Null,
+        }
+    }
+
     fn sql(self) -> SqlType {
         match self {
             Column::Bool => SqlType::Bool,
@@ -159,32 +201,50 @@ pub(crate) fn table(of: &ObjectName) -> Result<Option<&'static Table>, SqlError>
 /// What a function in FROM gives of an array.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Elements {
-    /// Whether its elements, or their numbers.
-    are_values: bool,
+    wanted: Wanted,
     with_ordinality: bool,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wanted {
+    /// Its elements, which are numbers or texts.
+    Numbers,
+    Texts,
+    /// The positions of its elements.
+    Positions,
+    /// The tables of which a table is a partition: it is of none.
+    Ancestors,
+}
+
 impl Elements {
-    /// The function of this name.
-    pub(crate) fn named(function: &str, with_ordinality: bool) -> Option<Elements> {
-        match function {
-            "unnest" => Some(Elements { are_values: true, with_ordinality }),
-            "generate_subscripts" => Some(Elements { are_values: false, with_ordinality }),
-            _ => None,
-        }
+    /// The function of this name, of an array of numbers or of others.
+    pub(crate) fn named(function: &str, are_numbers: bool, with_ordinality: bool) -> Option<Elements> {
+        let wanted = match function {
+            "unnest" if are_numbers => Wanted::Numbers,
+            "unnest" => Wanted::Texts,
+            "generate_subscripts" => Wanted::Positions,
+            "pg_partition_ancestors" => Wanted::Ancestors,
+            _ => return None,
+        };
+        Some(Elements { wanted, with_ordinality })
     }
 
     /// Its columns.
     pub(crate) fn columns(self, function: &str) -> Vec<SourceColumn> {
-        let column = |name: &str, stored| SourceColumn {
+        let column = |name: &str, ty: Column| SourceColumn {
             name: name.to_owned(),
             table: String::new(),
-            stored,
-            ty: SqlType::of_stored(stored),
+            stored: ty.stored(),
+            ty: ty.sql(),
             is_hidden: false,
         };
-        let first = column(function, if self.are_values { ColumnType::LongText } else { ColumnType::I32 });
-        [first].into_iter().chain(self.with_ordinality.then(|| column("ordinality", ColumnType::I64))).collect()
+        let first = match self.wanted {
+            Wanted::Numbers => column(function, Column::Int8),
+            Wanted::Texts => column(function, Column::Text),
+            Wanted::Positions => column(function, Column::Int4),
+            Wanted::Ancestors => column(function, Column::Oid),
+        };
+        [first].into_iter().chain(self.with_ordinality.then(|| column("ordinality", Column::Int8))).collect()
     }
 
     /// Its rows.
@@ -193,13 +253,17 @@ impl Elements {
     /// The value is no array.
     pub(crate) fn rows(self, array: &Owned) -> Result<Vec<Row>, SqlError> {
         let Datum::Text(text) = array else { return Ok(Vec::new()) };
+        if self.wanted == Wanted::Ancestors {
+            return Ok(Vec::new());
+        }
         let first = if text.trim_start().starts_with('{') { 1 } else { 0 };
         let elements = crate::array::elements(text).ok_or_else(|| functions::malformed(text))?;
         let row = |(at, element): (usize, Option<std::borrow::Cow<'_, str>>)| {
-            let value = match (self.are_values, element) {
-                (false, _) => Datum::Integer(at as i128 + first),
-                (true, Some(element)) => functions::text(element),
-                (true, None) => Datum::Null,
+            let value = match (self.wanted, element) {
+                (Wanted::Positions, _) => Datum::Integer(at as i128 + first),
+                (Wanted::Numbers, Some(element)) => element.parse().map_or(Datum::Null, Datum::Integer),
+                (_, Some(element)) => functions::text(element),
+                (_, None) => Datum::Null,
             };
             let ordinality = self.with_ordinality.then_some(Datum::Integer(at as i128 + 1));
             [value].into_iter().chain(ordinality).collect()

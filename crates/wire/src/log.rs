@@ -1,7 +1,7 @@
 //! The log: lines about failures and counts, which another thread writes.
 //!
 //! Invariant: no code that serves clients waits for the reader of the log. If the reader is slow, the queue of
-//! lines fills up. Further lines are dropped and counted (`lost_lines`).
+//! lines fills up. Further lines are dropped and counted.
 
 use std::fmt::Arguments;
 use std::sync::Arc;
@@ -9,29 +9,37 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use seriatim_base::clock;
 
-use crate::counts::Counts;
-
 /// The most lines that wait to be written.
 const LINES_MAX: usize = 1024;
 
 /// The sender of a log.
-#[derive(Clone, Debug, Default)]
-pub struct Log(Option<(SyncSender<String>, Arc<Counts>)>);
+#[derive(Clone, Default)]
+pub struct Log(Option<(SyncSender<String>, Arc<Lost>)>);
+
+/// Is called for each line that is dropped.
+type Lost = dyn Fn() + Send + Sync;
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Log(..)" } else { "Log" })
+    }
+}
 
 impl Log {
-    /// A log and the receiver of its lines, which a thread of the caller should write. `counts` counts dropped lines.
-    pub fn new(counts: Arc<Counts>) -> (Log, Receiver<String>) {
+    /// A log and the receiver of its lines, which a thread of the caller should write. `lost` is called for each line
+    /// that is dropped.
+    pub fn new(lost: impl Fn() + Send + Sync + 'static) -> (Log, Receiver<String>) {
         let (lines, written) = sync_channel(LINES_MAX);
-        (Log(Some((lines, counts))), written)
+        (Log(Some((lines, Arc::new(lost)))), written)
     }
 
     /// Adds a line with the time. Never waits.
     pub fn line(&self, text: Arguments<'_>) {
-        let Some((lines, counts)) = &self.0 else { return };
+        let Some((lines, lost)) = &self.0 else { return };
         // The line stays one line, whatever a client or server has sent.
         let text = text.to_string().replace(|c: char| c.is_control(), " ");
         if lines.try_send(format!("{} {text}", utc(clock::unix_microseconds()))).is_err() {
-            counts.lost_lines.add(1);
+            lost();
         }
     }
 }
@@ -56,6 +64,8 @@ fn utc(microseconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
 
     #[test]
@@ -74,16 +84,19 @@ mod tests {
 
     #[test]
     fn unread_lines_are_dropped_and_counted() {
-        let counts = Arc::new(Counts::default());
-        let (log, lines) = Log::new(Arc::clone(&counts));
+        let lost = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&lost);
+        let (log, lines) = Log::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
         (0..LINES_MAX + 7).for_each(|number| log.line(format_args!("line {number}\nof one")));
-        assert_eq!(counts.counted().lost_lines, 7);
+        assert_eq!(lost.load(Ordering::Relaxed), 7);
         assert!(lines.recv().expect("it is there").ends_with("Z line 0 of one"));
         log.line(format_args!("one more"));
-        assert_eq!(counts.counted().lost_lines, 7);
+        assert_eq!(lost.load(Ordering::Relaxed), 7);
         drop(lines);
         log.line(format_args!("to nobody"));
-        assert_eq!(counts.counted().lost_lines, 8);
+        assert_eq!(lost.load(Ordering::Relaxed), 8);
         Log::default().line(format_args!("no log at all"));
     }
 }
