@@ -175,7 +175,7 @@ fn is_read_and_upgraded(format: u32) {
         assert_eq!(found.expect("no conflict").into_value(), [100, 102, 104, 101, 103]);
         // The table before the conversion had two ids. They are free now that a checkpoint has begun after it.
         let own = db.declare(with_index("again")).expect("a sound declaration");
-        assert_eq!(own.number(), 0);
+        assert_eq!(own.number_in_log(), 0);
     }
 }
 
