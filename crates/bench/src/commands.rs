@@ -43,17 +43,17 @@ enum Kind {
         #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
         keys: u64,
     },
-    /// Compares reads of one row and transfers between two, by closures and by registered procedures, with the
-    /// same operations on a `HashMap` behind a mutex
+    /// Compares reads and updates of one row and transfers between two with the same operations on a `HashMap`
+    /// behind a mutex: by closures, registered procedures and prepared statements of SQL
     Embedded {
         #[command(flatten)]
         pairs: Pairs,
         /// Rows to read
-        #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
-        entries: u64,
+        #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(i64).range(1..))]
+        entries: i64,
         /// Accounts for transfers
-        #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(2..))]
-        accounts: u64,
+        #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(i64).range(2..))]
+        accounts: i64,
         /// Concurrency-control protocol
         #[arg(long, default_value = "auto")]
         protocol: String,

@@ -1,4 +1,4 @@
-//! TPC-C, and updates of single rows, in portions that callgrind can count separately. `cargo xtask
+//! TPC-C, updates of single rows, and prepared statements of SQL, in portions that callgrind can count separately. `cargo xtask
 //! instructions` runs this under callgrind.
 //!
 //! A portion runs inside [`portion`], once for each printed line and in that order. A tool that counts only there
@@ -12,6 +12,8 @@ use seriatim::{Database, Rng, Table};
 use seriatim_htm::HtmMode;
 use seriatim_workload::tpcc::{self, Mix, Scale, Tpcc};
 use seriatim_workload::{Ending, Loading, Workload};
+
+use crate::embedded::Embedded;
 
 /// Options of the run.
 #[derive(Args, Clone, Debug)]
@@ -132,6 +134,26 @@ pub(crate) fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let groups = if small { 10 } else { 1000 };
     text += &UpdateRecord::portion(groups, transactions / 5, seed)?;
     text += &UpdateRun::portion(groups, transactions / 5, seed)?;
+    text += &statements(i64::from(groups * GROUP), transactions / 5, seed)?;
+    Ok(text)
+}
+
+/// Reads and updates of one row by prepared statements of SQL. Returns a line for each.
+fn statements(rows: i64, transactions: u32, seed: u64) -> Result<String, Box<dyn Error>> {
+    let mut statements = Embedded::load(open(seed)?, (rows, rows))?.statements()?;
+    let mut rng = Rng::from_seed(seed);
+    let mut text = String::new();
+    for (name, reads) in [("sql_select", true), ("sql_update", false)] {
+        let mut one = || {
+            let id = rng.below(rows as u64) as i64;
+            if reads { statements.read(id).is_some() } else { statements.deposit(id, 1, true) }
+        };
+        (0..transactions).for_each(|_| _ = one());
+        match portion(transactions, &mut one) {
+            0 => text += &format!("{name} {transactions}\n"),
+            failed => return Err(format!("{name}: {failed} statements failed without a conflict").into()),
+        }
+    }
     Ok(text)
 }
 
@@ -144,7 +166,7 @@ mod tests {
         let text = run(&Options { transactions: 100, small: true, seed: 3 }).expect("memory");
         let names: Vec<&str> = text.lines().filter_map(|line| line.split_once(' ')).map(|(name, _)| name).collect();
         assert_eq!(names[..6], PORTIONS.map(|(name, _)| name));
-        assert_eq!(names[6..], ["update", "update_in_run"]);
+        assert_eq!(names[6..], ["update", "update_in_run", "sql_select", "sql_update"]);
         assert_eq!(text.lines().next(), Some("full_mix 100"));
     }
 }

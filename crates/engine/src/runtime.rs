@@ -1,12 +1,14 @@
 //! Tables declared at run time. Their values have types that are checked at run time.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use seriatim_base::IndexId;
 use seriatim_catalog::expression::{Columns, Datum};
-use seriatim_catalog::{ColumnSet, IdentityKind, KeyBuf, RowRef, RowWriter, TableDef, Value, ValueError};
+use seriatim_catalog::{
+    ColumnId, ColumnSet, ColumnUse, IdentityKind, KeyBuf, RowRef, RowWriter, TableDef, Value, ValueError,
+};
 use seriatim_store::Direction;
 use seriatim_txn::{OnExists, RowPtr};
 
@@ -407,31 +409,64 @@ impl TxCore {
     /// A conflict; a column that does not exist or may not change; values that do not fit.
     pub fn update_dyn(&self, table: &DynHandle, key: &[Value], changes: &[(&str, Value)]) -> Result<bool, Abort> {
         let set = self.admitted(table)?;
-        let (mut columns, mut named) = (Vec::new(), ColumnSet::EMPTY);
-        for (name, value) in changes {
-            match set.definition.column(name) {
-                Some(column) if set.definition.is_updatable(column) => {
-                    named.insert(column);
-                    columns.push((column.index(), value));
-                }
-                Some(_) => return Err(self.abort(format!("column {name:?} is part of the key or immutable"))),
-                None => return Err(self.abort(format!("table {:?} has no column {name:?}", set.definition.name))),
-            }
+        let column = |(name, _): &(&str, Value)| {
+            let missing = || self.abort(format!("table {:?} has no column {name:?}", set.definition.name));
+            set.definition.column(name).ok_or_else(missing)
+        };
+        let columns = changes.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+        self.update_columns(set, key, (ColumnSet::EMPTY, &columns), |_| Ok(changes.iter().map(|(_, value)| value)))
+    }
+
+    /// Sets columns of the row with these key values to those that `change` computes from the row. `uses` has the
+    /// columns that it looks at, and those that are set, in the order of their values. Returns whether there is such a
+    /// row.
+    ///
+    /// # Errors
+    /// As [`TxCore::update_dyn`]; those of `change`; another number of values.
+    pub fn update_by_dyn(
+        &self,
+        table: &DynHandle,
+        key: &[Value],
+        uses: (ColumnSet, &[ColumnId]),
+        change: impl FnOnce(DynRow<'_>) -> Result<Vec<Value>, Abort>,
+    ) -> Result<bool, Abort> {
+        let set = self.admitted(table)?;
+        self.update_columns(set, key, uses, |row| change(row).map(Vec::into_iter))
+    }
+
+    fn update_columns<V: Borrow<Value>, I: ExactSizeIterator<Item = V>>(
+        &self,
+        set: &TableSet,
+        key: &[Value],
+        (reads, columns): (ColumnSet, &[ColumnId]),
+        change: impl FnOnce(DynRow<'_>) -> Result<I, Abort>,
+    ) -> Result<bool, Abort> {
+        if let Some(fixed) = columns.iter().find(|column| !set.definition.is_updatable(**column)) {
+            let name = set.definition.columns.get(fixed.index()).map_or("that is not there", |column| &column.name);
+            return Err(self.abort(format!("column {name:?} is part of the key or immutable")));
         }
         let key = self.key_of(set, key)?;
+        let uses = ColumnUse::reading(reads).union(columns.iter().copied().collect::<ColumnSet>().into());
         // A body may ignore the error of one value: then no value of this update may remain.
         self.whole(|| {
-            let updated = self.update_at(set, key.as_key(), named.into(), |mut writer| {
+            let updated = self.update_at(set, key.as_key(), uses, |mut writer| {
                 let (defs, places) = (&set.definition.columns, &set.layout.places);
-                let write = |&(at, value): &(usize, &Value)| value.write(&defs[at], &places[at], &mut writer);
-                let result = columns.iter().try_for_each(write);
+                let values = change(DynRow { set, row: writer.as_row() });
+                let result = values.map(|values| {
+                    if values.len() != columns.len() {
+                        return Err(ValueError::count(values.len(), columns.len()));
+                    }
+                    let mut pairs = columns.iter().map(|column| column.index()).zip(values);
+                    pairs.try_for_each(|(at, value)| value.borrow().write(&defs[at], &places[at], &mut writer))
+                });
                 (result, writer.dirty())
             })?;
             match updated {
                 None => Ok(false),
-                Some(Ok(())) => Ok(true),
-                Some(Err(ValueError::OutOfMemory(_))) => Err(self.out_of_memory()),
-                Some(Err(error)) => Err(self.unfit(error)),
+                Some(Ok(Ok(()))) => Ok(true),
+                Some(Ok(Err(ValueError::OutOfMemory(_)))) => Err(self.out_of_memory()),
+                Some(Ok(Err(error))) => Err(self.unfit(error)),
+                Some(Err(abort)) => Err(abort),
             }
         })
     }

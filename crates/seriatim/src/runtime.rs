@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use seriatim_catalog::Value;
+use seriatim_catalog::{ColumnId, ColumnSet, Value};
 use seriatim_engine::{Direction, DynHandle, DynRow, DynScan};
 
 use crate::{Abort, MissingRow, ReadTx, Tx};
@@ -207,6 +207,22 @@ impl Tx {
     /// A conflict; a missing row; a column that does not exist or may not change; values that do not fit the columns.
     pub fn update_dyn(&self, table: &DynHandle, key: &[Value], changes: &[(&str, Value)]) -> Result<(), Abort> {
         self.update_if_dyn(table, key, changes)?.or_else(|MissingRow| Err(self.core.missing_dyn(table, key)?))
+    }
+
+    /// Sets columns of the row with these key values to those that `change` computes from the row. `uses` has the
+    /// columns that it looks at, and those that are set, in the order of their values. Returns whether there is such a
+    /// row.
+    ///
+    /// # Errors
+    /// As [`Tx::update_if_dyn`]; those of `change`; another number of values.
+    pub fn update_by_dyn(
+        &self,
+        table: &DynHandle,
+        key: &[Value],
+        uses: (ColumnSet, &[ColumnId]),
+        change: impl FnOnce(DynRow<'_>) -> Result<Vec<Value>, Abort>,
+    ) -> Result<bool, Abort> {
+        self.core.update_by_dyn(table, key, uses, change)
     }
 
     /// As [`Tx::update_dyn`], for a row that may be missing: see [`Tx::update_if`].

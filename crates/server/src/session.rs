@@ -147,7 +147,7 @@ struct Portal {
 /// The rows that are left, and what was done.
 struct Rest {
     /// None of a statement without rows.
-    columns: Option<Vec<Column>>,
+    columns: Option<Arc<[Column]>>,
     rows: IntoIter<Row>,
     tag: String,
 }

@@ -45,6 +45,13 @@ pub(crate) struct Level {
     filter: Vec<Bound>,
 }
 
+impl Level {
+    /// All that a row must fulfil beside what finds it, if the source is the only one.
+    pub(crate) fn conditions(&self) -> impl Iterator<Item = &Bound> {
+        self.on.iter().chain(&self.filter)
+    }
+}
+
 /// The sources of a query, joined.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct From {
@@ -233,7 +240,9 @@ impl From {
             let said = written.on.iter().chain(filter.iter().map(|(condition, _)| condition).filter(|_| is_inner));
             let search = Search { sources: &sources, source, places: &places, level: at, context };
             let access = search.access(said, written.is_whole, parameters)?;
-            let filter = filter.into_iter().map(|(_, bound)| bound).collect();
+            let (first, implied) = (written.on.len(), access.implied());
+            let is_open = |(position, _): &(usize, _)| !implied.contains(&(first + position));
+            let filter = filter.into_iter().enumerate().filter(is_open).map(|(_, (_, bound))| bound).collect();
             levels.push(Level { source, access, on, is_outer: written.is_outer, is_whole: written.is_whole, filter });
         }
         if sources.0.is_empty()
@@ -390,7 +399,7 @@ impl From {
         };
         let is_ordered = definition.organization == Organization::Ordered;
         match &mut level.access {
-            Access::Key(_) => true,
+            Access::Key { .. } => true,
             Access::Prefix { index, values, backward, .. } => {
                 let parts = index.map_or(&definition.key, |at| &definition.indexes[at].parts);
                 let found = direction(parts, values.len());
@@ -529,7 +538,7 @@ fn best_order(
             let search = Search { sources, source, places: &places, level: order.len(), context };
             let access = search.access(conditions.iter(), false, parameters)?;
             let worth = match (&access, &sources.0[source].origin) {
-                (Access::Key(_), _) => 4,
+                (Access::Key { .. }, _) => 4,
                 (Access::Prefix { values, .. }, _) if !values.is_empty() => 3,
                 (Access::Prefix { .. }, _) => 1,
                 (Access::Kept { columns, .. }, _) if !columns.is_empty() => 2,
@@ -566,7 +575,7 @@ impl Search<'_> {
         let source = &sources.0[self.source];
         let first = sources.0[..self.source].iter().map(|source| source.columns.len()).sum::<usize>();
         let (mut equalities, mut limits) = (Vec::<Equality>::new(), Vec::<(Binary, Equality)>::new());
-        for condition in conditions {
+        for (position, condition) in conditions.enumerate() {
             let Expression::Binary(operator, a, b) = condition else { continue };
             for (operator, column, value) in [(Some(*operator), a, b), (turned(*operator), b, a)] {
                 let (Some(operator), Expression::Column { table: Some(of), column }) = (operator, &**column) else {
@@ -590,8 +599,8 @@ impl Search<'_> {
                 debug_assert!(first + column < places.len(), "the column is one of the sources'");
                 match operator {
                     _ if !is_earlier => {}
-                    Binary::Equal => equalities.push(Equality { column, value }),
-                    _ => limits.push((operator, Equality { column, value })),
+                    Binary::Equal => equalities.push(Equality { column, value, condition: position }),
+                    _ => limits.push((operator, Equality { column, value, condition: position })),
                 }
             }
         }
@@ -631,14 +640,15 @@ impl Search<'_> {
             return kept(equalities, parameters);
         };
         let parts = index.map_or(&definition.key, |at| &definition.indexes[at].parts);
-        let mut values = Vec::new();
+        let (mut values, mut implied) = (Vec::new(), Vec::new());
         for part in &parts[..found] {
             let equality = equalities.iter().find(|equality| equality.column == part.column.index());
             let Some(equality) = equality else { return kept(equalities, parameters) };
             values.push(context.bind(&equality.value, sources, parameters)?);
+            implied.push(equality.condition);
         }
         if index.is_none() && found == definition.key.len() {
-            return Ok(Access::Key(values));
+            return Ok(Access::Key { values, implied });
         }
         let next = parts.get(found).map(|part| part.column.index());
         let mut limit = |operators: [Binary; 2]| {

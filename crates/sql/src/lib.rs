@@ -15,6 +15,7 @@ mod expression;
 mod form;
 mod from;
 mod names;
+mod point;
 mod roles;
 mod rows;
 mod run;

@@ -285,7 +285,11 @@ pub(crate) enum Access {
     /// All of them, in an order if the table has one.
     All { backward: bool },
     /// The row with this primary key.
-    Key(Vec<Bound>),
+    Key {
+        values: Vec<Bound>,
+        /// The positions of the conditions that hold of it, since it has the key.
+        implied: Vec<usize>,
+    },
     /// Those whose keys begin so: of the primary key, or of the index at this position. The next column of the key may
     /// have bounds.
     Prefix {
@@ -302,6 +306,14 @@ pub(crate) enum Access {
 }
 
 impl Access {
+    /// The positions of the conditions that hold of all rows that it finds.
+    pub(crate) fn implied(&self) -> &[usize] {
+        match self {
+            Access::Key { implied, .. } => implied,
+            _ => &[],
+        }
+    }
+
     /// The access in words.
     pub(crate) fn explain(&self, source: &Source) -> String {
         let by = |columns: &[usize]| {
@@ -330,7 +342,7 @@ impl Access {
             parts.iter().map(name).collect::<Vec<_>>().join(", ")
         };
         match self {
-            Access::Key(_) => format!("Lookup in {of} by its primary key ({})", names(&definition.key)),
+            Access::Key { .. } => format!("Lookup in {of} by its primary key ({})", names(&definition.key)),
             Access::All { backward: false } => format!("Scan of {of}"),
             Access::All { backward: true } => format!("Scan of {of}, backward"),
             Access::Computed => format!("Rows of {of}"),
@@ -367,6 +379,8 @@ pub(crate) struct Equality {
     /// The position of the column in its source.
     pub(crate) column: usize,
     pub(crate) value: Expression,
+    /// The position of the condition among all.
+    pub(crate) condition: usize,
 }
 
 /// Whether values of one type are found by values of another in a key: they are of one family.
@@ -427,7 +441,11 @@ pub(crate) fn choose(
 }
 
 /// The values of a key; none if a value is NULL, or no value of its column: then no row has it.
-fn key_values(values: &[Bound], columns: &[ColumnType], joined: Joined<'_, '_>) -> Result<Option<Vec<Value>>, Abort> {
+pub(crate) fn key_values(
+    values: &[Bound],
+    columns: &[ColumnType],
+    joined: Joined<'_, '_>,
+) -> Result<Option<Vec<Value>>, Abort> {
     let mut key = Vec::with_capacity(values.len());
     for (value, ty) in values.iter().zip(columns) {
         let value = joined.value(value)?;
@@ -515,7 +533,7 @@ pub(crate) fn each<'t>(
     let types =
         |parts: &[KeyPart]| parts.iter().map(|part| definition.columns[part.column.index()].ty).collect::<Vec<_>>();
     let mut rows = match access {
-        Access::Key(values) => {
+        Access::Key { values, .. } => {
             let key = key_values(values, &types(&definition.key), joined)?;
             let Some(key) = key else { return Ok(()) };
             if let Some(row) = tx.get_dyn(table, &key)? {

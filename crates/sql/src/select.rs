@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::sync::Arc;
 
 use seriatim::Abort;
 use seriatim::catalog::ColumnType;
@@ -19,6 +20,7 @@ use crate::error::{SqlError, SqlState};
 use crate::expression::{Call, Context, Nothing, Translator, aggregate_column};
 use crate::from::{From, Parameters, qualified, resolve};
 use crate::names::{Names, name, object};
+use crate::point::Point;
 use crate::rows::{Distinct, Joined, Origin, Owned, Source, SourceColumn, Sources, directed};
 use crate::run::Env;
 use crate::set::SetOperation;
@@ -73,9 +75,11 @@ pub type Row = Vec<Owned>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Select {
     pub(crate) from: From,
+    /// If it has at most one row, and gives its values.
+    point: Option<Point>,
     grouping: Option<Grouping>,
     outputs: Vec<Bound>,
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Arc<[Column]>,
     order: Vec<Order>,
     /// Whether rows come in the order that is wanted.
     is_in_order: bool,
@@ -203,6 +207,8 @@ impl Select {
             if is_limited {
                 (select.limit, select.offset) = limits(query, context, parameters, outer)?;
             }
+            let is_plain = select.grouping.is_none() && select.limit.is_none() && select.offset.is_none();
+            select.point = if is_plain { Point::of(&select.from) } else { None };
             Ok(select)
         };
         match with {
@@ -295,6 +301,9 @@ impl Select {
     /// # Errors
     /// As [`Select::run`].
     pub(crate) fn run_some(&self, env: Env<'_>, most: usize) -> Result<Vec<Row>, Abort> {
+        if let Some(point) = &self.point {
+            return Ok(point.with_row(env, |joined| joined.values(&self.outputs))?.into_iter().collect());
+        }
         let bound = |bound: &Option<Bound>, what| count(bound.as_ref(), env, what);
         let (limit, offset) = (bound(&self.limit, Limit::Limit)?, bound(&self.offset, Limit::Offset)?.unwrap_or(0));
         let end = limit.unwrap_or(usize::MAX).min(most).saturating_add(offset);
@@ -618,7 +627,19 @@ fn bind_select(
     };
     let (limit, offset) = (None, None);
     let outputs = bound;
-    Ok(Select { from, grouping, outputs, columns, order, is_in_order, is_distinct, distinct_keys, limit, offset })
+    Ok(Select {
+        from,
+        point: None,
+        grouping,
+        outputs,
+        columns,
+        order,
+        is_in_order,
+        is_distinct,
+        distinct_keys,
+        limit,
+        offset,
+    })
 }
 
 fn bound_call(
@@ -803,7 +824,7 @@ pub(crate) fn scalar_outputs(
     sources: &Sources,
     context: &Context,
     parameters: &mut Parameters,
-) -> Result<(Vec<Bound>, Vec<Column>), SqlError> {
+) -> Result<(Vec<Bound>, Arc<[Column]>), SqlError> {
     let star = sources.shown();
     let mut outputs = outputs(items, sources, &star, &mut Translator::scalar(context, "RETURNING"))?;
     if outputs.names.len() > OUTPUTS_MAX {
@@ -819,7 +840,7 @@ pub(crate) fn scalar_outputs(
 }
 
 /// The columns of a result.
-fn columns(outputs: &[Bound], types: Vec<Option<SqlType>>, names: &[String]) -> Vec<Column> {
+fn columns(outputs: &[Bound], types: Vec<Option<SqlType>>, names: &[String]) -> Arc<[Column]> {
     let column = |((bound, ty), name): ((&Bound, Option<SqlType>), &String)| {
         let computed = || bound.column_type().map_or(SqlType::Text, SqlType::of_stored);
         Column { name: name.clone(), ty: ty.unwrap_or_else(computed), stored: bound.column_type() }

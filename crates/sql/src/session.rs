@@ -44,7 +44,7 @@ pub enum Answer {
     /// Rows.
     Rows {
         /// Their columns.
-        columns: Vec<Column>,
+        columns: Arc<[Column]>,
         /// The values of each.
         rows: Vec<Row>,
         /// What was done, as `SELECT 3`.
@@ -209,7 +209,7 @@ pub struct Prepared {
     /// None of an empty text.
     command: Option<Command>,
     parameters: Parameters,
-    columns: Option<Vec<Column>>,
+    columns: Option<Arc<[Column]>>,
     plan: Option<Planned>,
 }
 
@@ -356,7 +356,7 @@ impl Plan {
     }
 
     /// The columns of its rows; none if it gives none.
-    fn columns(&self) -> Option<&Vec<Column>> {
+    fn columns(&self) -> Option<&Arc<[Column]>> {
         let returning = match self {
             Plan::Select(select) => return Some(&select.columns),
             Plan::Insert(insert) => &insert.returning,
@@ -370,14 +370,14 @@ impl Plan {
         let (verb, written) = match self {
             Plan::Select(select) => {
                 let rows = select.run(env)?;
-                let tag = format!("SELECT {}", rows.len());
+                let tag = tag("SELECT ", rows.len());
                 return Ok(Answer::Rows { columns: select.columns.clone(), rows, tag });
             }
-            Plan::Insert(insert) => ("INSERT 0", tx.statement(|| insert.run(tx, env))?),
-            Plan::Update(update) => ("UPDATE", tx.statement(|| update.run(tx, env))?),
-            Plan::Delete(delete) => ("DELETE", tx.statement(|| delete.run(tx, env))?),
+            Plan::Insert(insert) => ("INSERT 0 ", tx.statement(|| insert.run(tx, env))?),
+            Plan::Update(update) => ("UPDATE ", tx.statement(|| update.run(tx, env))?),
+            Plan::Delete(delete) => ("DELETE ", tx.statement(|| delete.run(tx, env))?),
         };
-        let tag = format!("{verb} {}", written.count);
+        let tag = tag(verb, written.count);
         Ok(match self.columns() {
             None => Answer::Done(tag),
             Some(columns) => Answer::Rows { columns: columns.clone(), rows: written.rows, tag },
@@ -620,7 +620,7 @@ impl Session {
                     Statement::Explain { .. } => Some("QUERY PLAN".to_owned()),
                     statement => shown(statement),
                 };
-                own.map(|own| vec![Column::text_named(own)]).or_else(|| self.kept.columns(statement))
+                own.map(|own| Arc::from([Column::text_named(own)])).or_else(|| self.kept.columns(statement))
             }
             _ => None,
         };
@@ -831,7 +831,7 @@ impl Session {
             let planned = self.plan(statement, &mut Vec::new())?;
             self.check_permitted(&planned)?;
             let rows = planned.explain().into_iter().map(|line| vec![Datum::Text(line.into())]).collect();
-            let columns = vec![Column::text_named("QUERY PLAN".to_owned())];
+            let columns = Arc::from([Column::text_named("QUERY PLAN".to_owned())]);
             answers.push(Answer::Rows { columns, rows, tag: "EXPLAIN".to_owned() });
             return Ok(());
         }
@@ -1302,7 +1302,7 @@ impl Session {
                 None => return Ok(false),
                 Some(own) => {
                     let rows = vec![vec![Datum::Text(self.setting(&own)?.into())]];
-                    let columns = vec![Column::text_named(own)];
+                    let columns = Arc::from([Column::text_named(own)]);
                     answers.push(Answer::Rows { columns, rows, tag: "SHOW".to_owned() });
                 }
             },
@@ -1621,6 +1621,14 @@ impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("status", &self.status()).finish_non_exhaustive()
     }
+}
+
+/// What was done with so many rows.
+fn tag(verb: &str, count: usize) -> String {
+    let mut tag = String::with_capacity(verb.len() + 8);
+    tag.push_str(verb);
+    tag.push_str(&count.to_string());
+    tag
 }
 
 /// Whether an expression certainly reads no column.

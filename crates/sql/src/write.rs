@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use seriatim::catalog::expression::{Bound, Datum, assigned};
-use seriatim::catalog::{ColumnDef, IdentityKind, KeyPart, OnChange, SequenceDef, TableDef};
+use seriatim::catalog::{ColumnDef, ColumnId, ColumnSet, IdentityKind, KeyPart, OnChange, SequenceDef, TableDef};
 use seriatim::{Abort, DynHandle, DynRow, ReadTx, Sequence, Tx, Value};
 use sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, InsertOverriding, ObjectName,
@@ -19,6 +19,7 @@ use crate::expression::{Context, Translator, takes_numbers};
 use crate::form;
 use crate::from::{From, Parameters, qualified};
 use crate::names::{Names, name, object};
+use crate::point::Point;
 use crate::rows::{Distinct, Joined, Origin, Owned, Source, SourceRow, Sources, is_row_id};
 use crate::run::Env;
 use crate::select::{Column, Row, Select};
@@ -30,7 +31,7 @@ use crate::types::fit;
 pub(crate) struct Returning {
     places: Vec<(usize, usize)>,
     outputs: Vec<Bound>,
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Arc<[Column]>,
 }
 
 impl Returning {
@@ -840,11 +841,51 @@ fn check_keys(changes: &[(usize, Given)], table: &TableDef, names: Names<'_>) ->
     Ok(())
 }
 
+/// A row that is changed where it is, in one step: what is set, and what that is computed from.
+#[derive(Clone, Debug)]
+struct PointChange {
+    point: Point,
+    reads: ColumnSet,
+    sets: Vec<ColumnId>,
+    values: Vec<Bound>,
+}
+
+impl PointChange {
+    /// `None` if rows are found in another way, or may move, or need more than their own values.
+    fn of(from: &From, changes: &[(usize, Given)], table: &TableDef) -> Option<PointChange> {
+        let point = Point::of(from).filter(Point::is_unconditional)?;
+        let value = |(_, given): &(usize, Given)| match given {
+            Given::Of(bound) if bound.is_pure() => Some(bound.clone()),
+            _ => None,
+        };
+        let values = changes.iter().map(value).collect::<Option<Vec<_>>>()?;
+        let sets: Vec<ColumnId> = changes.iter().map(|(at, _)| column_id(*at)).collect();
+        let reads = values.iter().flat_map(|bound| bound.columns()).map(|&column| column_id(column)).collect();
+        let stays = sets.iter().all(|column| table.is_updatable(*column));
+        stays.then_some(PointChange { point, reads, sets, values })
+    }
+
+    /// Returns whether there was a row.
+    fn run(&self, tx: &Tx, table: &DynHandle, env: Env<'_>) -> Result<bool, Abort> {
+        let definition = table.definition();
+        let Some(key) = self.point.key(env)? else { return Ok(false) };
+        tx.update_by_dyn(table, &key, (self.reads, &self.sets), |before| {
+            let value = |(bound, column): (&Bound, &ColumnId)| {
+                let value = bound.evaluate(before, env.parameters)?;
+                stored(value, bound.column_type(), &definition.columns[column.index()], definition)
+            };
+            self.values.iter().zip(&self.sets).map(value).collect::<Result<_, _>>().map_err(|error| env.fail(error))
+        })
+    }
+}
+
 /// An UPDATE that is ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Updating {
     table: DynHandle,
     from: From,
+    /// If at most one row changes, and stays where it is.
+    point: Option<PointChange>,
     changes: Vec<(usize, Given)>,
     defaults: Defaults,
     pub(crate) returning: Option<Returning>,
@@ -876,7 +917,8 @@ impl Updating {
         check_keys(&changes, table.definition(), names)?;
         let from = From::of_table(source, update.selection.as_ref(), context, parameters)?;
         let defaults = Defaults::of(&table, names, &context.around)?;
-        Ok(Updating { table, from, changes, defaults, returning })
+        let point = PointChange::of(&from, &changes, table.definition()).filter(|_| returning.is_none());
+        Ok(Updating { table, from, point, changes, defaults, returning })
     }
 
     /// Whether it takes numbers of sequences.
@@ -895,6 +937,9 @@ impl Updating {
 
     pub(crate) fn run(&self, tx: &Tx, env: Env<'_>) -> Result<Written, Abort> {
         let definition = self.table.definition();
+        if let Some(point) = &self.point {
+            return Ok(Written { count: point.run(tx, &self.table, env)?.into(), rows: Vec::new() });
+        }
         let fail = |error: SqlError| env.fail(error);
         let mut found = Vec::<(Vec<Value>, Vec<Value>)>::new();
         self.from.each(env, &mut |joined| {
@@ -941,6 +986,8 @@ fn stored_row<'t>(joined: Joined<'_, 't>) -> Option<DynRow<'t>> {
 pub(crate) struct Deleting {
     table: DynHandle,
     from: From,
+    /// If there is at most one row, of which nothing but its key is looked at.
+    point: Option<Point>,
     pub(crate) returning: Option<Returning>,
 }
 
@@ -966,7 +1013,8 @@ impl Deleting {
         let (table, source) = target(tables, names)?;
         let returning = Returning::bind(delete.returning.as_ref(), &source, context, parameters)?;
         let from = From::of_table(source, delete.selection.as_ref(), context, parameters)?;
-        Ok(Deleting { table, from, returning })
+        let point = Point::of(&from).filter(|point| point.is_unconditional() && returning.is_none());
+        Ok(Deleting { table, from, point, returning })
     }
 
     /// The steps in words.
@@ -978,6 +1026,11 @@ impl Deleting {
 
     pub(crate) fn run(&self, tx: &Tx, env: Env<'_>) -> Result<Written, Abort> {
         let definition = self.table.definition();
+        if let Some(point) = &self.point {
+            let Some(key) = point.key(env)? else { return Ok(Written::default()) };
+            let is_there = tx.delete_if_dyn(&self.table, &key)?.is_ok();
+            return Ok(Written { count: is_there.into(), rows: Vec::new() });
+        }
         let mut found = Vec::<Vec<Value>>::new();
         self.from.each(env, &mut |joined| {
             let Some(row) = stored_row(joined).map(|row| row.values()) else { return Ok(true) };

@@ -210,7 +210,7 @@ fn ours(session: &mut Session, text: &str) -> (Outcome, Vec<String>) {
             Some(Answer::Rows { columns, rows, .. }) => {
                 let shown = |row: &seriatim_sql::Row| -> Vec<String> {
                     row.iter()
-                        .zip(&columns)
+                        .zip(&*columns)
                         .map(|(value, column)| shared::shown(column.text(value).as_deref()))
                         .collect()
                 };

@@ -414,6 +414,7 @@ impl Binder<'_> {
                     (None, Some(_)) => part.node,
                 });
             }
+            self.is_pure = false;
             let node = Node::OfScope(function.number, nodes.into());
             return Ok(Typed { node, ty: function.result.map(types::of_column) });
         }

@@ -4,6 +4,7 @@
 //! transaction, or with the session if it is declared WITH HOLD and the transaction commits.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use seriatim::catalog::ColumnDef;
 use seriatim::catalog::expression::{Datum, assigned, within};
@@ -31,7 +32,7 @@ pub(super) struct Kept {
 /// The rows of a query, of which some have been fetched.
 #[derive(Debug)]
 struct Cursor {
-    columns: Vec<Column>,
+    columns: Arc<[Column]>,
     rows: Vec<Row>,
     /// The row at which it stands, from 1: 0 before the first, and one more than there are behind the last.
     at: usize,
@@ -55,11 +56,9 @@ impl Kept {
     }
 
     /// The columns of the rows that a statement gives of what is kept.
-    pub(super) fn columns(&self, statement: &Statement) -> Option<Vec<Column>> {
+    pub(super) fn columns(&self, statement: &Statement) -> Option<Arc<[Column]>> {
         match statement {
-            Statement::Execute { name: Some(of), .. } => {
-                self.statements.get(&object(of).ok()?)?.columns().map(<[Column]>::to_vec)
-            }
+            Statement::Execute { name: Some(of), .. } => self.statements.get(&object(of).ok()?)?.columns.clone(),
             Statement::Fetch { name: of, .. } => Some(self.cursors.get(&name(of).ok()?)?.columns.clone()),
             _ => None,
         }

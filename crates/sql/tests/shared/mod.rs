@@ -47,7 +47,7 @@ impl DB for Ours {
             Some(Answer::Rows { columns, rows, .. }) => {
                 let types = columns.iter().map(|_| DefaultColumnType::Text).collect();
                 let row = |row: &Row| -> Vec<String> {
-                    row.iter().zip(&columns).map(|(value, column)| shown(column.text(value).as_deref())).collect()
+                    row.iter().zip(&*columns).map(|(value, column)| shown(column.text(value).as_deref())).collect()
                 };
                 DBOutput::Rows { types, rows: rows.iter().map(row).collect() }
             }
