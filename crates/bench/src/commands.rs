@@ -43,8 +43,8 @@ enum Kind {
         #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
         keys: u64,
     },
-    /// Compares reads and updates of one row and transfers between two with the same operations on a `HashMap`
-    /// behind a mutex: by closures, registered procedures and prepared statements of SQL
+    /// Compares reads, updates and transfers with those of a `HashMap` behind a mutex: by closures, procedures and
+    /// prepared statements of SQL
     Embedded {
         #[command(flatten)]
         pairs: Pairs,

@@ -1,5 +1,5 @@
-//! TPC-C, updates of single rows, and prepared statements of SQL, in portions that callgrind can count separately. `cargo xtask
-//! instructions` runs this under callgrind.
+//! TPC-C, updates of single rows, and prepared statements of SQL, in portions that callgrind can count separately.
+//! `cargo xtask instructions` runs this under callgrind.
 //!
 //! A portion runs inside [`portion`], once for each printed line and in that order. A tool that counts only there
 //! excludes loading and drawing inputs. There is one thread, one warehouse, `dbx` without regions, and one seed.
