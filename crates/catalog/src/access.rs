@@ -191,6 +191,50 @@ pub struct Rights {
     pub grants: BTreeMap<Grantee, Privileges>,
 }
 
+/// A grant as rows of the catalogue and dumps have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct WrittenGrant {
+    /// Everybody, if it is not there.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    to: Option<u32>,
+    /// PostgreSQL's letters.
+    privileges: String,
+}
+
+impl Rights {
+    /// What is granted, to be written.
+    pub fn written(&self) -> Vec<WrittenGrant> {
+        let written = |(to, privileges): (&Grantee, &Privileges)| WrittenGrant {
+            to: match to {
+                Grantee::Public => None,
+                Grantee::Role(id) => Some(*id),
+            },
+            privileges: privileges.to_string(),
+        };
+        self.grants.iter().map(written).collect()
+    }
+
+    /// The rights that were written so. `id` has the ids of roles now.
+    ///
+    /// # Errors
+    /// There are no such privileges; those of `id`.
+    pub fn of_written(
+        owner: u32,
+        grants: &[WrittenGrant],
+        id: impl Fn(u32) -> Result<u32, String>,
+    ) -> Result<Rights, String> {
+        let grant = |WrittenGrant { to, privileges }: &WrittenGrant| {
+            let to = to.map(&id).transpose()?.map_or(Grantee::Public, Grantee::Role);
+            let unknown = || format!("there are no privileges `{privileges}`");
+            Ok((to, Privileges::of_letters(privileges).ok_or_else(unknown)?))
+        };
+        let grants = grants.iter().map(grant).collect::<Result<_, String>>()?;
+        Ok(Rights { owner: id(owner)?, grants })
+    }
+}
+
 impl Rights {
     fn first(object: Object) -> Rights {
         let granted = match object {

@@ -70,7 +70,7 @@ pub mod watch;
 pub mod wire;
 mod writer;
 
-pub use access::{Access, Grantee, Object, Privileges, Rights, RoleDef, Secret};
+pub use access::{Access, Grantee, Object, Privileges, Rights, RoleDef, Secret, WrittenGrant};
 pub use addend::Addend;
 pub use check::{BrokenCheck, CheckDef, Checks};
 pub use codec::{KeyCodec, KeyPlace, PartitionValue, RowWord};

@@ -750,15 +750,15 @@ impl SequenceSteps {
         found.ok_or_else(|| SchemaError::UnknownSequence(name.to_owned()))
     }
 
-    fn owned_by(&self, inner: &Inner, position: u64) -> Option<Arc<Sequence>> {
-        let mut all = self.list(inner).into_iter().map(|(sequence, _)| sequence);
-        all.find(|sequence| sequence.owner == Some(position))
+    /// The sequence of the table at this position, and what it is after the steps so far.
+    fn owned_by(&self, inner: &Inner, position: u64) -> Option<(Arc<Sequence>, Arc<Sequence>)> {
+        self.list(inner).into_iter().find(|(sequence, _)| sequence.owner == Some(position))
     }
 
     /// Tells a table the sequence of its identity column.
     pub(crate) fn bind_identity(&self, inner: &Inner, set: &TableSet) {
         if set.definition.identity_column().is_some()
-            && let Some(sequence) = self.owned_by(inner, set.position)
+            && let Some((sequence, _)) = self.owned_by(inner, set.position)
         {
             let _ = set.identity.set(sequence);
         }
@@ -893,8 +893,7 @@ impl SequenceSteps {
             return self.create_owned(inner, after, position);
         }
         let Some(ty) = after.identity_column().map(|column| after.columns[column.index()].ty) else { return Ok(()) };
-        let mut all = self.list(inner).into_iter();
-        let Some((target, now)) = all.find(|(sequence, _)| sequence.owner == Some(position)) else { return Ok(()) };
+        let Some((target, now)) = self.owned_by(inner, position) else { return Ok(()) };
         let mut definition = now.definition();
         if definition.ty == ty {
             return Ok(());
@@ -924,7 +923,7 @@ impl SequenceSteps {
 
     /// Drops the sequence of the table at this position, if it has one.
     pub(crate) fn drop_owned(&mut self, inner: &Inner, position: u64) {
-        if let Some(owned) = self.owned_by(inner, position) {
+        if let Some((owned, _)) = self.owned_by(inner, position) {
             self.note_dropped(owned);
         }
     }

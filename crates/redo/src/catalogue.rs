@@ -43,8 +43,8 @@ use seriatim_base::{ColumnId, LayoutId, TableId};
 use seriatim_catalog::evolution::Source;
 use seriatim_catalog::wire::RowWire;
 use seriatim_catalog::{
-    Access, CheckDef, ColumnDef, ColumnType, Grantee, KeyCodec, Object, Privileges, ReferenceDef, Rights, RoleDef,
-    Secret, SequenceDef, TableDef, Value, check_references,
+    Access, CheckDef, ColumnDef, ColumnType, KeyCodec, Object, ReferenceDef, Rights, RoleDef, Secret, SequenceDef,
+    TableDef, Value, WrittenGrant, check_references,
 };
 
 pub use self::read::Found;
@@ -228,43 +228,7 @@ pub struct Catalogue {
 struct RightsRow {
     owner: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    grants: Vec<GrantRow>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GrantRow {
-    /// Everybody, if it is not there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    to: Option<u32>,
-    /// PostgreSQL's letters.
-    privileges: String,
-}
-
-impl From<&Rights> for RightsRow {
-    fn from(rights: &Rights) -> RightsRow {
-        let grants = rights.grants.iter().map(|(to, privileges)| GrantRow {
-            to: match to {
-                Grantee::Public => None,
-                Grantee::Role(id) => Some(*id),
-            },
-            privileges: privileges.to_string(),
-        });
-        RightsRow { owner: rights.owner, grants: grants.collect() }
-    }
-}
-
-impl TryFrom<RightsRow> for Rights {
-    type Error = String;
-
-    fn try_from(row: RightsRow) -> Result<Rights, String> {
-        let grant = |GrantRow { to, privileges }| {
-            let unknown = || format!("there are no privileges `{privileges}`");
-            let granted = Privileges::of_letters(&privileges).ok_or_else(unknown)?;
-            Ok((to.map_or(Grantee::Public, Grantee::Role), granted))
-        };
-        Ok(Rights { owner: row.owner, grants: row.grants.into_iter().map(grant).collect::<Result<_, String>>()? })
-    }
+    grants: Vec<WrittenGrant>,
 }
 
 /// The rows of roles and rights.
@@ -276,7 +240,8 @@ pub fn rows_of_access(access: &Access) -> Result<Vec<Row>, String> {
     let changed = access.roles().filter(|(id, role)| first.role(*id) != Some(role));
     let mut rows: Vec<Row> = changed.map(|(id, role)| row_of((id, OF_ROLE, 0), role)).collect();
     for (object, rights) in access.objects() {
-        rows.push(row_of(key_of_rights(object)?, &RightsRow::from(rights)));
+        let row = RightsRow { owner: rights.owner, grants: rights.written() };
+        rows.push(row_of(key_of_rights(object)?, &row));
     }
     rows.extend(access.secret().map(|secret| row_of((0, OF_SECRET, 0), secret)));
     Ok(rows)
@@ -300,7 +265,7 @@ fn put_access(access: &mut Access, object: u32, kind: u8, body: &str) -> Result<
         OF_SECRET => access.set_secret(of_json::<Secret>(body).map_err(|error| wrong(&error))?),
         _ => {
             let row: RightsRow = of_json(body).map_err(|error| wrong(&error))?;
-            let rights = Rights::try_from(row).map_err(|error| wrong(&error))?;
+            let rights = Rights::of_written(row.owner, &row.grants, Ok).map_err(|error| wrong(&error))?;
             let object = if kind == OF_TABLE_RIGHTS { Object::Table(object.into()) } else { Object::Schema };
             access.set_rights(object, rights);
         }

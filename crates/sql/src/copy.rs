@@ -3,7 +3,7 @@
 use seriatim::catalog::expression::Datum;
 use sqlparser::ast::{
     CopyLegacyCsvOption, CopyLegacyOption, CopyOption, CopySource, CopyTarget, Expr, Ident, Query, SelectItem, SetExpr,
-    Statement, TableFactor, TableWithJoins,
+    Statement, TableWithJoins,
 };
 
 use crate::error::{SqlError, SqlState};
@@ -80,23 +80,7 @@ fn of(
 /// The query of the columns of a table, or of all.
 fn all_of(table: sqlparser::ast::ObjectName, columns: &[Ident]) -> Query {
     let mut select = form::select();
-    let alias = None;
-    select.from = vec![TableWithJoins {
-        relation: TableFactor::Table {
-            name: table,
-            alias,
-            args: None,
-            with_hints: Vec::new(),
-            version: None,
-            with_ordinality: false,
-            partitions: Vec::new(),
-            json_path: None,
-            sample: None,
-            index_directives: Vec::new(),
-            inheritance: None,
-        },
-        joins: Vec::new(),
-    }];
+    select.from = vec![TableWithJoins { relation: form::table(table, None, None), joins: Vec::new() }];
     select.projection = match columns {
         [] => vec![SelectItem::Wildcard(Default::default())],
         columns => columns.iter().map(|column| SelectItem::UnnamedExpr(Expr::Identifier(column.clone()))).collect(),

@@ -5,7 +5,10 @@
 
 use std::sync::OnceLock;
 
-use sqlparser::ast::{CreateIndex, CreateTable, Delete, Insert, Query, Select, SetExpr, Statement, Update};
+use sqlparser::ast::{
+    CreateIndex, CreateTable, Delete, Insert, ObjectName, Query, Select, SetExpr, Statement, TableAlias, TableFactor,
+    TableFunctionArgs, Update,
+};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 
@@ -43,6 +46,23 @@ pub(crate) fn select() -> Select {
     match *query().body {
         SetExpr::Select(select) => *select,
         other => unreachable!("a query is {other}"),
+    }
+}
+
+/// A table in FROM, or a function if it has arguments.
+pub(crate) fn table(name: ObjectName, alias: Option<TableAlias>, args: Option<TableFunctionArgs>) -> TableFactor {
+    TableFactor::Table {
+        name,
+        alias,
+        args,
+        with_hints: Vec::new(),
+        version: None,
+        with_ordinality: false,
+        partitions: Vec::new(),
+        json_path: None,
+        sample: None,
+        index_directives: Vec::new(),
+        inheritance: None,
     }
 }
 

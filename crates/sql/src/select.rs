@@ -11,13 +11,14 @@ use seriatim::catalog::expression::{Bound, Datum, Expression, ExpressionError, E
 use sqlparser::ast::{
     DataType, Distinct as DistinctSyntax, Expr, FunctionArguments, GroupByExpr, Ident, LimitClause, OrderBy,
     OrderByExpr, OrderByKind, OrderBySort, Query, Select as SelectSyntax, SelectFlavor, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableFunctionArgs, TableWithJoins,
-    TrimWhereField, Value as LiteralSyntax, Values,
+    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFunctionArgs, TableWithJoins, TrimWhereField,
+    Value as LiteralSyntax, Values,
 };
 
 use crate::aggregate::{BoundCall, State};
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Call, Context, Nothing, Translator, aggregate_column};
+use crate::form;
 use crate::from::{From, Parameters, qualified, resolve};
 use crate::names::{Names, name, object};
 use crate::point::Point;
@@ -682,19 +683,7 @@ fn rows_to_from(projection: &[SelectItem], from: &[TableWithJoins]) -> Result<Op
     }
     let ident = |value: &str| Ident::with_quote('"', value);
     let alias = TableAlias { explicit: true, name: ident(ROWS), columns: Vec::new(), at: None };
-    let relation = TableFactor::Table {
-        name,
-        alias: Some(alias),
-        args: Some(TableFunctionArgs { args, settings: None }),
-        with_hints: Vec::new(),
-        version: None,
-        with_ordinality: false,
-        partitions: Vec::new(),
-        json_path: None,
-        sample: None,
-        index_directives: Vec::new(),
-        inheritance: None,
-    };
+    let relation = form::table(name, Some(alias), Some(TableFunctionArgs { args, settings: None }));
     let column = Expr::CompoundIdentifier(vec![ident(ROWS), ident(ROWS)]);
     let alias = match &projection[at] {
         SelectItem::ExprWithAlias { alias, .. } => alias.clone(),

@@ -513,7 +513,7 @@ impl Session {
         self.copied(&[], true).inspect_err(|_| self.end_copy())?;
         let count = self.copying.take().map_or(0, |copying| copying.count);
         self.end_implicit(true)?;
-        Ok(Answer::Done(format!("COPY {count}")))
+        Ok(Answer::Done(tag("COPY ", count)))
     }
 
     /// Ends the COPY that has begun, as the client could not send all of it: nothing of it is left. Returns the error.
@@ -552,7 +552,7 @@ impl Session {
                 let Answer::Rows { columns, rows, .. } = self.run_plan(&planned, &[])? else { return Ok(()) };
                 let lines = copying.format.header(&columns).into_iter();
                 let lines = lines.chain(rows.iter().map(|row| copying.format.row(row, &columns))).collect();
-                let tag = format!("COPY {}", rows.len());
+                let tag = tag("COPY ", rows.len());
                 answers.push(Answer::CopyOut { columns: columns.len(), lines, tag });
             }
             What::Into { table, columns } => {

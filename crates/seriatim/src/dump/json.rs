@@ -11,7 +11,7 @@ use seriatim_engine::Reserved;
 
 use crate::Value;
 use crate::catalog::{
-    Access, ColumnDef, ColumnType, Grantee, Object, RoleDef, ScalarType, SequenceDef, SequenceOptions, TableDef,
+    Access, ColumnDef, ColumnType, Object, RoleDef, ScalarType, SequenceDef, SequenceOptions, TableDef, WrittenGrant,
 };
 
 /// The version of the lines that this program writes.
@@ -84,17 +84,7 @@ pub(super) struct RightsBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) table: Option<String>,
     pub(super) owner: u32,
-    pub(super) grants: Vec<GrantBody>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct GrantBody {
-    /// None to everybody.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) to: Option<u32>,
-    /// PostgreSQL's letters.
-    pub(super) privileges: String,
+    pub(super) grants: Vec<WrittenGrant>,
 }
 
 impl AccessLine {
@@ -106,14 +96,7 @@ impl AccessLine {
                 Object::Schema => None,
                 object => Some(name(object)?),
             };
-            let grants = rights.grants.iter().map(|(to, privileges)| GrantBody {
-                to: match to {
-                    Grantee::Public => None,
-                    Grantee::Role(id) => Some(*id),
-                },
-                privileges: privileges.to_string(),
-            });
-            Some(RightsBody { table, owner: rights.owner, grants: grants.collect() })
+            Some(RightsBody { table, owner: rights.owner, grants: rights.written() })
         });
         AccessLine { access: AccessBody { roles, rights: rights.collect() } }
     }

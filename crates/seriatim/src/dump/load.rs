@@ -10,13 +10,11 @@ use seriatim_engine::Reserved;
 use super::csv::{NoRecord, Records};
 use super::declaration::Declaration;
 use super::json::{
-    self, AccessBody, AccessLine, Cells, End, EndLine, GrantBody, Header, Kinds, RightsBody, RowLine, SequenceLine,
-    VERSION,
+    self, AccessBody, AccessLine, Cells, End, EndLine, Header, Kinds, RightsBody, RowLine, SequenceLine, VERSION,
 };
 use crate::catalog::evolution::Change;
 use crate::catalog::{
-    Access, ColumnDef, Grantee, Object, Privileges, ReferenceDef, Rights, RoleDef, Secret, SequenceChange, TableDef,
-    check_references,
+    Access, ColumnDef, Object, ReferenceDef, Rights, RoleDef, Secret, SequenceChange, TableDef, check_references,
 };
 use crate::{Database, DynHandle, SchemaError, Sequence, Session, TransactError, Value};
 
@@ -380,14 +378,8 @@ impl Loader<'_> {
                 None => return Err(format!("there is no table `{name}`")),
             },
         };
-        let id = |id: &u32| ids.get(id).copied().ok_or_else(|| format!("there is no role {id}"));
-        let grant = |grant: &GrantBody| {
-            let to = grant.to.as_ref().map(id).transpose()?.map_or(Grantee::Public, Grantee::Role);
-            let unknown = || format!("there are no privileges `{}`", grant.privileges);
-            Ok((to, Privileges::of_letters(&grant.privileges).ok_or_else(unknown)?))
-        };
-        let grants = rights.grants.iter().map(grant).collect::<Result<_, String>>()?;
-        access.set_rights(object, Rights { owner: id(&rights.owner)?, grants });
+        let id = |id: u32| ids.get(&id).copied().ok_or_else(|| format!("there is no role {id}"));
+        access.set_rights(object, Rights::of_written(rights.owner, &rights.grants, id)?);
         Ok(())
     }
 }

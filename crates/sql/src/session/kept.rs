@@ -177,7 +177,7 @@ impl Session {
                 let own = name(ident)?;
                 let cursor = self.kept.cursors.get_mut(&own).ok_or_else(|| no_cursor(&own))?;
                 let rows = cursor.fetch(direction)?;
-                let (columns, tag) = (cursor.columns.clone(), format!("FETCH {}", rows.len()));
+                let (columns, tag) = (cursor.columns.clone(), super::tag("FETCH ", rows.len()));
                 answers.push(Answer::Rows { columns, rows, tag });
             }
             Statement::Close { cursor: CloseCursor::All } => {
