@@ -12,7 +12,7 @@ use crate::statistics::RegionStatistics;
 use seriatim_base::{Backoff, WorkerId};
 
 /// After how many aborts of a cause, while running one body, it runs under the fallback locks instead (DBX
-/// §6.1). 0 acts as 1.
+/// §6.1). 0 acts as 1. More than [`Budget::SAME_MAX`] of capacity or system act as so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Conflicts with other threads: likely to pass.
@@ -38,6 +38,10 @@ impl Budget {
     /// As DBX has it (§6.1), which has the same number of conflicts for all bodies.
     pub const PAPER: Budget = Budget { conflict: 100, divided: false, capacity: 10, system: 2, explicit: 100 };
 
+    /// So many aborts of one cause that does not pass by waiting mean that it stays. A page fault is one: the processor
+    /// undoes it with the region, so the next attempt meets it again.
+    pub const SAME_MAX: u32 = 1 << 10;
+
     /// Of a body that runs under the fallback locks after its first abort.
     pub const ONE: Budget = Budget { conflict: 1, divided: false, capacity: 1, system: 1, explicit: 1 };
 
@@ -45,7 +49,9 @@ impl Budget {
     /// region that does not fit, or that events interrupt, needs as many aborts to show it, however long it is. Waiting
     /// for a lock loses nothing.
     pub(crate) fn for_weight(self, weight: u32) -> Budget {
-        Budget { conflict: self.conflict / if self.divided { weight.max(1) } else { 1 }, ..self }
+        let conflict = self.conflict / if self.divided { weight.max(1) } else { 1 };
+        let [capacity, system] = [self.capacity, self.system].map(|most| most.min(Budget::SAME_MAX));
+        Budget { conflict, capacity, system, ..self }
     }
 }
 

@@ -189,6 +189,10 @@ fn trap_2_long_bodies_have_less_of_conflicts_alone() {
     for (weight, conflict) in [(0, 100), (1, 100), (2, 50), (40, 2), (101, 0)] {
         assert_eq!(Budget::default().for_weight(weight), Budget { conflict, ..Budget::default() });
         assert_eq!(Budget::PAPER.for_weight(weight), Budget::PAPER, "the paper's is not divided");
+        let most =
+            Budget { conflict: u32::MAX, divided: false, capacity: u32::MAX, system: u32::MAX, explicit: u32::MAX };
+        let same = Budget::SAME_MAX;
+        assert_eq!(most.for_weight(weight), Budget { capacity: same, system: same, ..most }, "what stays ends");
     }
 }
 
