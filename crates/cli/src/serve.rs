@@ -38,7 +38,9 @@ const KEYS: &[Key] = &[
     Key::new("log-min-duration-statement", "TIME", "-1")
         .help("Statements that take as long are logged, without parameters; 0: all, -1: none"),
     Key::new("statement-timeout", "TIME", "0").help("Statements that take longer are cancelled (57014); 0: never"),
-    Key::new("lock-timeout", "TIME", "0").help("Accepted: statements do not wait for each other's locks"),
+    Key::new("lock-timeout", "TIME", "0").help("Statements that wait longer for a row fail (55P03); 0: never"),
+    Key::new("max-transactions", "N", "100")
+        .help("The most transactions at a time that have done something; another one fails (53300)"),
     Key::new("idle-in-transaction-session-timeout", "TIME", "0")
         .help("Sessions whose clients are silent for longer in a transaction end (25P03); 0: never"),
     Key::new("idle-session-timeout", "TIME", "0")
@@ -141,6 +143,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let http = http(&configuration)?;
     let first_password = configuration.path("password_file").map(|path| password::of_file(&path)).transpose()?;
     let builder = Database::builder().path(directories::directory(matches, "DIR"));
+    let builder = builder.workers(configuration.number("max_transactions")?);
     let database = directories::load(builder.protocol(configuration.text("protocol")))?;
     if let Some(first) = first_password {
         password::set_first(&database, &first)?;
@@ -150,6 +153,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     settings.log = log;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.enable_all().thread_stack_size(seriatim_server::STACK_BYTES);
+    runtime.max_blocking_threads(seriatim_server::THREADS_MAX);
     let runtime = runtime.build().map_err(Failure::run)?;
     let served = runtime.block_on(serve(matches, &configuration, &database, settings, http, counts));
     drop(runtime);
@@ -180,9 +184,7 @@ async fn serve(
         }
     };
     let log = settings.log.clone();
-    if let (Some(tls), Some(files)) = (settings.tls.clone(), tls_files(configuration)?) {
-        reload(tls, files, settings.log.clone())?;
-    }
+    reload(settings.tls.clone().zip(tls_files(configuration)?), settings.log.clone())?;
     let (stop, abandon) = interrupt::twice(move || log.line(format_args!("{}", interrupt::DRAINS)))?;
     match args::is_json(matches) {
         true => {
@@ -219,12 +221,17 @@ fn serve_http(
     Ok(())
 }
 
-/// Reads certificate and key again at each SIGHUP. Those that are wrong leave the old ones.
-fn reload(tls: Tls, (certificate, key): (PathBuf, PathBuf), log: seriatim_server::Log) -> Result<(), Failure> {
+/// Reads certificate and key again at each SIGHUP. Those that are wrong leave the old ones. Without TLS, SIGHUP does
+/// nothing.
+fn reload(tls: Option<(Tls, (PathBuf, PathBuf))>, log: seriatim_server::Log) -> Result<(), Failure> {
     let mut hangups = signal(SignalKind::hangup()).map_err(Failure::run)?;
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
-            match acceptor(&certificate, &key) {
+            let Some((tls, (certificate, key))) = &tls else {
+                log.line(format_args!("SIGHUP: there is nothing to read again without TLS"));
+                continue;
+            };
+            match acceptor(certificate, key) {
                 Ok(acceptor) => {
                     tls.replace(acceptor);
                     log.line(format_args!("the certificate was read again"));

@@ -8,10 +8,12 @@
 //! all transactions of the call, also those that have not begun. While a session runs a call, no transaction revokes a
 //! cancellation.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim_txn::{Cause, Phase, Reason};
+
+use crate::row_locks::{WaitEnd, WaitHandle};
 
 /// The transaction was cancelled: no time is earlier.
 const CANCELLED: u64 = 0;
@@ -21,7 +23,15 @@ const HOLDS_MEMORY: u64 = 1;
 
 /// The first time of the ticker at which an undecided attempt is over.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Deadline(Arc<AtomicU64>);
+pub(crate) struct Deadline(Arc<Shared>);
+
+/// What a session and its cancellers share.
+#[derive(Debug, Default)]
+struct Shared {
+    time: AtomicU64,
+    /// The wait for a row lock, which a cancellation ends.
+    wait: Mutex<Option<WaitHandle>>,
+}
 
 impl Deadline {
     /// Sets the last time at which an attempt may be open. The first attempt of a transaction ignores earlier
@@ -29,13 +39,13 @@ impl Deadline {
     #[inline]
     pub(crate) fn set(&self, last: u64, is_first: bool) {
         // ORDERING: release pairs with the acquire in `end_if`. A cancellation publishes nothing else.
-        let before = self.0.load(Ordering::Relaxed);
+        let before = self.0.time.load(Ordering::Relaxed);
         let time = last.saturating_add(1).max(HOLDS_MEMORY + 1);
         if is_first {
-            self.0.store(time, Ordering::Release);
+            self.0.time.store(time, Ordering::Release);
         } else if before != CANCELLED {
             // If this fails, the transaction was cancelled just now.
-            let _ = self.0.compare_exchange(before, time, Ordering::Release, Ordering::Relaxed);
+            let _ = self.0.time.compare_exchange(before, time, Ordering::Release, Ordering::Relaxed);
         }
     }
 
@@ -44,9 +54,9 @@ impl Deadline {
     pub(crate) fn end_if(&self, is_open: impl FnOnce() -> bool) {
         // ORDERING: pairs with the release in `set`. If a later attempt has set the deadline, `is_open` sees
         // that the earlier one is over.
-        let before = self.0.load(Ordering::Acquire);
+        let before = self.0.time.load(Ordering::Acquire);
         if before > HOLDS_MEMORY && is_open() {
-            let _ = self.0.compare_exchange(before, HOLDS_MEMORY, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.0.time.compare_exchange(before, HOLDS_MEMORY, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
@@ -62,13 +72,13 @@ impl Deadline {
 
     #[inline(always)]
     pub(crate) fn is_over(&self, now: u64) -> bool {
-        now >= self.0.load(Ordering::Relaxed)
+        now >= self.0.time.load(Ordering::Relaxed)
     }
 
     /// Why the transaction ends, once it is over.
     #[cold]
     pub(crate) fn reason(&self) -> Reason {
-        match self.0.load(Ordering::Relaxed) {
+        match self.0.time.load(Ordering::Relaxed) {
             CANCELLED => Reason::Cancelled,
             HOLDS_MEMORY => Reason::HoldsMemory,
             _ => Reason::TooOld,
@@ -81,6 +91,23 @@ impl Deadline {
         Cause { phase: Phase::Execute, reason: self.reason() }
     }
 
+    /// A cancellation ends this wait from now on. It ends at once if the transaction was cancelled.
+    pub(crate) fn waits(&self, wait: WaitHandle) {
+        *self.0.wait.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait.clone());
+        // ORDERING: the mutex. A cancellation that took it before has stored the time; a later one finds the wait.
+        if self.0.time.load(Ordering::Relaxed) == CANCELLED {
+            wait.end(WaitEnd::Cancelled);
+        }
+    }
+
+    /// Nobody waits any more.
+    pub(crate) fn forget_wait(&self, wait: &WaitHandle) {
+        let mut known = self.0.wait.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.as_ref().is_some_and(|known| known.is(wait)) {
+            *known = None;
+        }
+    }
+
     pub(crate) fn canceller(&self) -> Canceller {
         Canceller(Arc::clone(&self.0))
     }
@@ -88,7 +115,7 @@ impl Deadline {
 
 /// Cancels the transactions of one session, from any thread: `Session::canceller`.
 #[derive(Clone, Debug)]
-pub struct Canceller(Arc<AtomicU64>);
+pub struct Canceller(Arc<Shared>);
 
 impl Canceller {
     /// Cancels the transaction that the session runs now. It ends without effects, with
@@ -97,7 +124,11 @@ impl Canceller {
     /// transaction is running, or if it is being decided. A wait until the result is durable continues. A chain of
     /// pieces continues if one piece is visible.
     pub fn cancel(&self) {
-        self.0.store(CANCELLED, Ordering::Relaxed);
+        self.0.time.store(CANCELLED, Ordering::Relaxed);
+        let wait = self.0.wait.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(wait) = wait {
+            wait.end(WaitEnd::Cancelled);
+        }
     }
 }
 

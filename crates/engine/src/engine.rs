@@ -33,6 +33,7 @@ use crate::protocol::{self, OpenProtocol};
 use crate::queue::Queue;
 use crate::record::Groups;
 use crate::regulation::Regulation;
+use crate::row_locks::RowLocks;
 use crate::runtime::{DynHandle, DynRow};
 use crate::sequences::Sequences;
 use crate::settings::Settings;
@@ -81,6 +82,7 @@ pub(crate) struct Inner {
     pub(crate) attention: Attention,
     pub(crate) sequences: Sequences,
     pub(crate) access: AccessState,
+    pub(crate) row_locks: Arc<RowLocks>,
     /// Held while helpers walk over tables: only one set of workers is reserved for them.
     checking: Mutex<()>,
     /// Present if the protocol has a validator, which orders decisions.
@@ -348,6 +350,7 @@ impl Engine {
             attention: Attention::default(),
             sequences: Sequences::default(),
             access: AccessState::default(),
+            row_locks: Arc::default(),
             checking: Mutex::default(),
             queue,
             gate,

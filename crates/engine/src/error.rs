@@ -663,6 +663,11 @@ pub enum TransactError {
         /// Attempts made.
         attempts: u32,
     },
+    /// A wait for a row lock would have closed a cycle of transactions that wait for each other.
+    Deadlock {
+        /// Who waits for whom.
+        detail: String,
+    },
     /// The memory limit is reached. Reads and deletes still work.
     OutOfMemory {
         /// A transaction that has been open for more than a tenth of a second. Memory of rows that were replaced or
@@ -830,6 +835,7 @@ impl TransactError {
         matches!(
             self,
             TransactError::Conflict { .. }
+                | TransactError::Deadlock { .. }
                 | TransactError::WorkersBusy
                 | TransactError::DiskFull { .. }
                 | TransactError::DiskBehind { .. }
@@ -952,6 +958,9 @@ impl fmt::Display for TransactError {
             }
             TransactError::Conflict { last, attempts } => {
                 write!(f, "gave up after {attempts} attempts; the last stopped {last}")
+            }
+            TransactError::Deadlock { detail } => {
+                write!(f, "the transaction would wait for one that waits for it; run it again: {detail}")
             }
             TransactError::OutOfMemory { held, free } => {
                 match held {

@@ -24,6 +24,7 @@ use seriatim_txn::{Cause, Phase, Reason};
 use crate::cancel::Deadline;
 use crate::changing::Claim;
 use crate::held_back::Holder;
+use crate::row_locks::Owner;
 
 /// Why a transaction that is too old ends.
 pub(crate) const TOO_OLD: Cause = Cause { phase: Phase::Execute, reason: Reason::TooOld };
@@ -37,7 +38,6 @@ const ENDING: u32 = 2;
 const ENDED: u32 = 3;
 
 /// The state of one explicit transaction, in a call at first.
-#[derive(Debug)]
 pub(crate) struct Parking {
     state: AtomicU32,
     /// When the transaction is over. The session sets it again only after this transaction.
@@ -55,6 +55,8 @@ pub(crate) struct Parking {
     hold: Mutex<Option<Hold>>,
     /// The right to change tables, if the transaction has it.
     claim: Mutex<Option<Arc<Claim>>>,
+    /// Its locks of rows.
+    locks: Mutex<Option<Arc<Owner>>>,
 }
 
 impl Parking {
@@ -67,17 +69,30 @@ impl Parking {
         reaped_in_calls: bool,
     ) -> Arc<Parking> {
         let (state, grown, hold) = (AtomicU32::new(CALLING), AtomicI64::new(0), Mutex::new(hold));
-        let claim = Mutex::default();
-        Arc::new(Parking { state, deadline, snapshot, gated, live_before, grown, reaped_in_calls, hold, claim })
+        let (claim, locks) = (Mutex::default(), Mutex::default());
+        Arc::new(Parking { state, deadline, snapshot, gated, live_before, grown, reaped_in_calls, hold, claim, locks })
     }
 
-    /// The worker is offline and reads nothing more: releases the hold, and undoes changes of tables.
+    /// The worker is offline and reads nothing more: releases the hold and the locks, and undoes changes of tables.
     pub(crate) fn release(&self) {
         let hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(hold);
         if let Some(claim) = self.take_claim() {
             claim.undo();
         }
+        if let Some(locks) = self.take_locks() {
+            locks.release();
+        }
+    }
+
+    /// The end of the transaction releases these locks, unless they were taken back.
+    pub(crate) fn hold_locks(&self, locks: Arc<Owner>) {
+        *self.locks.lock().unwrap_or_else(PoisonError::into_inner) = Some(locks);
+    }
+
+    /// Takes the locks back.
+    pub(crate) fn take_locks(&self) -> Option<Arc<Owner>> {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The transaction changes tables: its end undoes that, unless the claim was taken back.

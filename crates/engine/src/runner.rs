@@ -355,6 +355,13 @@ impl Runner {
         let stopped = self.tx.stopped();
         self.tx.roll_back(stopped);
         self.tx.drop_kept();
+        self.tx.unlock_rows();
+    }
+
+    /// Ends the attempt of the explicit transaction, which keeps its row locks. [`Runner::begin`] begins it anew; until
+    /// then it holds no worker, and its memory can be reused.
+    pub fn suspend_explicit(&mut self) {
+        self.tx.suspend();
     }
 
     /// From now on, snapshots of this session show the receipt's transaction and all that it depends on.

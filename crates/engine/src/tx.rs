@@ -33,6 +33,7 @@
 mod changing;
 mod ending;
 mod errors;
+mod locking;
 mod opening;
 mod references;
 mod writing;
@@ -73,6 +74,7 @@ use crate::procedure::repair::ConflictSeen;
 use crate::procedure::undo::Undo;
 use crate::procedure::watch::{self, Accessed};
 use crate::record::Log;
+use crate::row_locks::Owner;
 use crate::scan::Target;
 use crate::sequences::Sequence;
 use crate::settings::Settings;
@@ -138,6 +140,10 @@ pub struct TxCore {
     parking: RefCell<Option<Arc<Parking>>>,
     /// Whether an explicit transaction is in a call.
     calling: Cell<bool>,
+    /// The number of its session.
+    session: usize,
+    /// The row locks of an explicit transaction, also if its attempt is begun anew.
+    row_locks: RefCell<Option<Arc<Owner>>>,
     /// The rows that an explicit transaction gave out.
     kept: RefCell<Kept>,
     /// Whether it excludes chains of pieces.
@@ -288,6 +294,8 @@ enum Turn {
 struct Position {
     savepoint: WorkerSavepoint,
     logged: usize,
+    /// Rows that were locked.
+    locked: usize,
 }
 
 /// A position in a transaction to roll back to: see [`TxCore::savepoint`].
@@ -802,6 +810,8 @@ impl TxCore {
             explicit: Cell::new(false),
             parking: RefCell::default(),
             calling: Cell::new(false),
+            session: number,
+            row_locks: RefCell::default(),
             kept: RefCell::new(Kept::new(inner.environment.memory.charge())),
             gated: Cell::new(false),
             in_call: Cell::new(false),
@@ -870,8 +880,8 @@ impl TxCore {
         Ok(Savepoint { serial })
     }
 
-    /// Undoes every write and every change of tables since the savepoint, which stays valid. Later savepoints become
-    /// invalid. Reads are not undone.
+    /// Undoes every write and every change of tables since the savepoint, which stays valid, and releases the row locks
+    /// taken since. Later savepoints become invalid. Reads are not undone.
     ///
     /// # Errors
     /// The transaction has stopped; or the savepoint is invalid, or belongs to another transaction.
@@ -883,6 +893,7 @@ impl TxCore {
         };
         let (_, position) = savepoints[at];
         self.rollback_writes(position)?;
+        self.unlock_rows_from(position.locked);
         savepoints.truncate(at + 1);
         self.restore_changes(savepoint.serial);
         Ok(())
@@ -891,7 +902,7 @@ impl TxCore {
     fn position(&self) -> Position {
         self.open_run.forget();
         let logged = self.log.as_ref().map_or(0, |log| log.borrow().savepoint());
-        Position { savepoint: self.worker().savepoint(), logged }
+        Position { savepoint: self.worker().savepoint(), logged, locked: self.rows_locked() }
     }
 
     /// Undoes every write since the position.

@@ -82,10 +82,11 @@ pub use sequence::Sequence;
 pub use seriatim_base::{Epoch, Rng, Tid, clock, rng, thread};
 pub use seriatim_engine::{
     Abort, Batch, BatchPlacement, BatchStatistics, Canceller, Checkpoint, CloseError, Committed, Conflict, Contended,
-    Contender, Contention, Durability, DynHandle, DynRow, DynScan, HotRow, LogStatistics, MemoryHeld, OpenError,
-    Pending, QUEUE_STAGES, QueueFull, QueueStatistics, Receipt, Recovery, RecoveryPhase, RecoveryProgress, Refusal,
-    RetryPolicy, Running, Savepoint, SchemaError, SnapshotAges, Statistics, StorageError, TableChecked,
-    TableStatistics, TransactError, TransactionOptions, ViolatingRow, available_protocols, backup, protocols,
+    Contender, Contention, Durability, DynHandle, DynRow, DynScan, HotRow, IfLocked, LockStrength, LogStatistics,
+    MemoryHeld, OpenError, Pending, QUEUE_STAGES, QueueFull, QueueStatistics, Receipt, Recovery, RecoveryPhase,
+    RecoveryProgress, Refusal, RetryPolicy, RowLock, RowWait, Running, Savepoint, SchemaError, SnapshotAges,
+    Statistics, StorageError, TableChecked, TableStatistics, TransactError, TransactionOptions, ViolatingRow, WaitEnd,
+    WaitHandle, available_protocols, backup, protocols,
 };
 pub use seriatim_macros::{Column, Table};
 pub use seriatim_procedure_macros::{Data, procedure, pure};

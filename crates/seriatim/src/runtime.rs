@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use seriatim_catalog::{ColumnId, ColumnSet, Value};
-use seriatim_engine::{Direction, DynHandle, DynRow, DynScan};
+use seriatim_engine::{Direction, DynHandle, DynRow, DynScan, IfLocked, LockStrength, RowLock};
 
 use crate::{Abort, MissingRow, ReadTx, Tx};
 
@@ -14,6 +14,36 @@ impl ReadTx {
     /// A conflict, or values that are not of the key's types.
     pub fn get_dyn<'t>(&'t self, table: &'t DynHandle, key: &[Value]) -> Result<Option<DynRow<'t>>, Abort> {
         self.core.get_dyn(table, key)
+    }
+
+    /// Locks the row with these key values, whether it exists or not, until the explicit transaction ends: see
+    /// [`Transaction::lock_row`](crate::Transaction::lock_row). It never blocks: a wait is returned. If the transaction
+    /// has read anything else before a wait, [`OwnedTransaction::check_reads`](crate::OwnedTransaction::check_reads)
+    /// says afterwards whether it can still commit.
+    ///
+    /// The transaction of a closure gets no lock. For it a row is `Held` unless another transaction has locked it.
+    ///
+    /// # Errors
+    /// As [`ReadTx::get_dyn`]; no memory for the lock.
+    pub fn lock_row_dyn(
+        &self,
+        table: &DynHandle,
+        key: &[Value],
+        strength: LockStrength,
+        if_locked: IfLocked,
+    ) -> Result<RowLock, Abort> {
+        self.core.lock_row_dyn(table, key, strength, if_locked)
+    }
+
+    /// Returns whether [`ReadTx::lock_row_dyn`] can do anything: not in the transaction of a closure while no row is
+    /// locked.
+    pub fn minds_locks(&self) -> bool {
+        self.core.minds_locks()
+    }
+
+    /// Returns an abort with which a body ends that has to wait for a row, and will run again.
+    pub fn unwind(&self) -> Abort {
+        self.core.unwind()
     }
 
     /// Returns whether there is a row with these key values: see [`ReadTx::exists`].

@@ -208,6 +208,11 @@ impl Session {
         WithOptions(self)
     }
 
+    /// Returns the number of this session among those of the database, by which a deadlock names it.
+    pub fn number(&self) -> usize {
+        self.runner.tx.session_number()
+    }
+
     /// Returns a handle that cancels this session's transactions, from any thread.
     ///
     /// ```

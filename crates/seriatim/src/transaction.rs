@@ -2,13 +2,15 @@
 
 use std::ops::Deref;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
-use seriatim_engine::{Committed, Pending, Receipt, Runner};
+use seriatim_catalog::{Table, TableKey as _};
+use seriatim_engine::{Committed, IfLocked, LockStrength, Pending, Receipt, RowLock, RowWait, Runner, WaitEnd};
 use seriatim_txn::Mode;
 
 use crate::procedure::RegisterError;
 use crate::procedure::registry::Registry;
-use crate::{Abort, Database, DynHandle, ReadTx, SchemaError, Sequence, Session, TransactError, Tx};
+use crate::{Abort, Database, DynHandle, Handle, ReadTx, SchemaError, Sequence, Session, TransactError, Tx};
 
 /// An open transaction. [`Deref`]s to [`Tx`]; dropping it rolls back. After an operation returned a conflict, all
 /// further operations return it too: roll back and begin again.
@@ -60,6 +62,71 @@ impl<'s> Transaction<'s> {
                 self.runner.pending(committed.map(|receipt| Committed { value: (), receipt, attempts: 1 }))
             }
             false => self.runner.submit_explicit(),
+        }
+    }
+
+    /// Locks the row at `key`, whether it exists or not, until the transaction ends. Returns whether it has the lock:
+    /// not if another transaction keeps it for longer than `wait`. Those who wait get it in the order of their arrival.
+    ///
+    /// Other transactions that lock the row wait, and so do UPDATE, DELETE and FOR UPDATE of SQL. Nobody else does:
+    /// a lock prevents conflicts, and is not needed for a serializable history. Lock rows before anything is read:
+    /// what was read before a wait may have changed since, and then the commit is a conflict.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use seriatim::{Database, Table};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let counters = db.create::<Counter>()?;
+    /// # db.session().transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?;
+    /// let (mut first, mut second) = (db.session(), db.session());
+    /// let (mut first, mut second) = (first.begin()?, second.begin()?);
+    /// assert!(first.lock_row(&counters, &7, Duration::ZERO)?);
+    /// assert!(!second.lock_row(&counters, &7, Duration::ZERO)?);
+    /// first.update(&counters, &7, |counter| counter.set_n(counter.n() + 1))?;
+    /// first.commit()?;
+    /// assert!(second.lock_row(&counters, &7, Duration::from_secs(1))?);
+    /// assert_eq!(second.get(&counters, &7)?.map(|counter| counter.n()), Some(42));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TransactError::Deadlock`]; the transaction has stopped, or was cancelled while it waited; no memory.
+    pub fn lock_row<T: Table>(
+        &mut self,
+        table: &Handle<T>,
+        key: &T::Key,
+        wait: Duration,
+    ) -> Result<bool, TransactError> {
+        let if_locked = if wait.is_zero() { IfLocked::Refuse } else { IfLocked::Wait };
+        let tx = &self.runner.tx;
+        let lock = key.encode(|key| tx.lock_row_at(&table.set, key, LockStrength::Exclusive, if_locked));
+        let wait = match lock.map_err(|abort| self.explain(&abort))? {
+            RowLock::Held => return Ok(true),
+            RowLock::Taken => return Ok(false),
+            RowLock::Deadlock(detail) => return Err(TransactError::Deadlock { detail }),
+            RowLock::Waits(queued) => {
+                queued.block(Some(wait));
+                queued
+            }
+        };
+        match wait.ended() {
+            None | Some(WaitEnd::TimedOut) => Ok(false),
+            Some(WaitEnd::Cancelled) => Err(TransactError::Cancelled),
+            Some(WaitEnd::Ended) => {
+                let ended = self.runner.tx.check_bounds();
+                Err(ended.map_or_else(|abort| self.explain(&abort), |()| TransactError::TooOld))
+            }
+            Some(WaitEnd::Granted) => {
+                // Where the place of a transaction is where it begins, it would come before those that it waited for.
+                if self.runner.tx.is_untouched() {
+                    self.runner.suspend_explicit();
+                    self.runner.begin(Mode::ReadWrite)?;
+                }
+                Ok(true)
+            }
         }
     }
 
@@ -128,6 +195,49 @@ impl Session {
 }
 
 impl OwnedTransaction {
+    /// A transaction that has not begun: [`OwnedTransaction::resume`] begins it.
+    pub fn suspended(session: Session) -> OwnedTransaction {
+        OwnedTransaction { session }
+    }
+
+    /// Whether it has begun, and was not suspended since.
+    pub fn is_open(&self) -> bool {
+        self.session.runner.tx.is_open()
+    }
+
+    /// Rolls back what was done so far, and keeps the row locks. It holds no worker until
+    /// [`OwnedTransaction::resume`], and no operation is permitted.
+    pub fn suspend(&mut self) {
+        self.session.runner.suspend_explicit();
+    }
+
+    /// Rolls back what was done so far, and releases the row locks. Then it is suspended.
+    pub fn abandon(&mut self) {
+        self.session.runner.end_explicit();
+    }
+
+    /// Begins a transaction that is suspended.
+    ///
+    /// # Errors
+    /// Every worker is busy.
+    pub fn resume(&mut self) -> Result<(), TransactError> {
+        if self.is_open() { Ok(()) } else { self.session.runner.begin(Mode::ReadWrite) }
+    }
+
+    /// A place in the queue for the row because of which the transaction stopped, if another one has that row locked.
+    /// After the wait it can be suspended and resumed, and then has the lock.
+    pub fn wait_for_conflict(&self, strength: LockStrength) -> Option<RowWait> {
+        self.session.runner.tx.wait_for_conflict(strength)
+    }
+
+    /// Whether the transaction can still commit, as far as that is known: what it has read has not changed.
+    ///
+    /// # Errors
+    /// The conflict.
+    pub fn check_reads(&self) -> Result<(), Abort> {
+        self.session.runner.tx.check_reads()
+    }
+
     /// Commits: see [`Transaction::commit`].
     pub fn commit(self) -> (Session, Result<Receipt, TransactError>) {
         let mut session = self.session;

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use crate::Shared;
 use crate::authentication::{Failed, Protection, authenticate, refusal};
 use crate::counts::{Present, count};
-use crate::session::{Next, Session, Timer, fatal, violated};
+use crate::session::{Next, Session, fatal, violated};
 
 /// So much output is written before the next message is looked at.
 const OUTPUT_MAX: usize = 64 << 10;
@@ -113,7 +113,7 @@ async fn serve(
         let tls = if client.protection.is_encrypted { "with" } else { "without" };
         settings.log.line(format_args!("{address} user \"{user}\": connected {tls} TLS"));
     }
-    let key = shared.cancels.enter(session.canceller());
+    let key = shared.cancels.enter(session.number(), session.canceller());
     let (stream, input) = (&mut client.stream, &mut client.input);
     let who = format_args!("{address} user \"{user}\"").to_string();
     let ended = converse(stream, input, &mut session, key, &mut stopped, shared, &who).await;
@@ -263,6 +263,28 @@ fn options(text: &str) -> Result<Vec<(String, String)>, SqlError> {
     Ok(settings)
 }
 
+/// Waits for the row for which the statement waits, without a thread. Returns whether the client is still there.
+async fn wait(stream: &mut Stream, input: &mut BytesMut, session: &mut Session) -> io::Result<bool> {
+    let output = session.output().split();
+    if !output.is_empty() {
+        stream.write_all(&output).await?;
+        stream.flush().await?;
+    }
+    let waited = session.waited();
+    tokio::pin!(waited);
+    loop {
+        tokio::select! {
+            () = &mut waited => return Ok(true),
+            // What a client sends meanwhile has a bound; one that has sent more is not watched.
+            read = stream.read_buf(input), if input.len() < OUTPUT_MAX => {
+                if read? == 0 {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+}
+
 /// Messages, until the client leaves or the server stops.
 async fn converse(
     stream: &mut Stream,
@@ -289,11 +311,19 @@ async fn converse(
         match frames.next(input, handling) {
             Ok(Some(Piece::Whole(message) | Piece::Fragment(_, message))) => {
                 let before_sync = input.first() == Some(&b'S');
-                let timer = session.limits().statement.map(|after| Timer::start(after, session));
                 let began = session.limits().slow.map(|_| tokio::time::Instant::now());
-                // A statement may wait for others, or for the disk.
-                let next = tokio::task::block_in_place(|| session.message(&message, before_sync));
-                drop(timer);
+                let next = loop {
+                    // A statement may wait for the disk.
+                    let permit = shared.running.acquire().await;
+                    let next = tokio::task::block_in_place(|| session.message(&message, before_sync));
+                    drop(permit);
+                    if next != Next::Again {
+                        break next;
+                    }
+                    if !wait(stream, input, session).await? {
+                        return Ok(());
+                    }
+                };
                 if let (Some(began), Some(slow)) = (began, session.limits().slow)
                     && let Some(text) = session.take_statement()
                     && began.elapsed() >= slow

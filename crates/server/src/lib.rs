@@ -15,7 +15,7 @@ mod values;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -71,6 +71,13 @@ impl Default for Settings {
     }
 }
 
+/// Messages that are acted on at a time: each takes a thread, perhaps until the disk has written.
+const RUNNING_MAX: usize = 64;
+
+/// The most threads that a runtime needs beside its workers (`max_blocking_threads`). One acts on each message, and as
+/// many have just done so.
+pub const THREADS_MAX: usize = 2 * RUNNING_MAX;
+
 /// The server's certificate and key, which can be replaced while it runs.
 #[derive(Clone, Debug)]
 pub struct Tls(Arc<RwLock<Acceptor>>);
@@ -99,6 +106,8 @@ struct Shared {
     is_loopback: bool,
     /// A permit for each session.
     sessions: Semaphore,
+    /// A permit for each message that is acted on.
+    running: Semaphore,
     cancels: Cancels,
     /// Connections that have not logged in, by address.
     waiting: Places<IpAddr>,
@@ -150,27 +159,23 @@ impl<K: Copy + Eq + Hash> Drop for Place<'_, K> {
 
 /// The sessions that can be cancelled, by what their clients know.
 #[derive(Default)]
-struct Cancels {
-    next: AtomicI32,
-    known: Mutex<HashMap<(i32, i32), Canceller>>,
-}
+struct Cancels(Mutex<HashMap<(i32, i32), Canceller>>);
 
 impl Cancels {
-    /// Enters a session; the result is its process number and its secret.
-    fn enter(&self, canceller: Canceller) -> (i32, i32) {
-        let number = self.next.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    /// Enters the session with this number; the result is its process number and its secret.
+    fn enter(&self, number: i32, canceller: Canceller) -> (i32, i32) {
         let key = (number, entropy() as i32);
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, canceller);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, canceller);
         key
     }
 
     fn leave(&self, key: (i32, i32)) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 
     /// Cancels what a session runs. Nothing happens if nobody has the key.
     fn cancel(&self, key: (i32, i32)) {
-        if let Some(canceller) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        if let Some(canceller) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             canceller.cancel();
         }
     }
@@ -205,7 +210,8 @@ pub fn without_password(database: &Database) -> Vec<String> {
     open.map(|(_, role)| role.name.clone()).collect()
 }
 
-/// Serves clients of `listener`. The threads of the runtime need a stack of [`STACK_BYTES`].
+/// Serves clients of `listener`. The threads of the runtime need a stack of [`STACK_BYTES`]. There need to be no more
+/// than [`THREADS_MAX`] beside its workers.
 ///
 /// When `stop` completes, clients without a transaction are disconnected at once
 /// (57P01), the others after their transactions. When `abandon` completes, the remaining ones are disconnected, and
@@ -233,6 +239,7 @@ pub async fn serve(
         settings,
         is_loopback: address.ip().is_loopback(),
         sessions,
+        running: Semaphore::new(RUNNING_MAX),
         cancels: Cancels::default(),
         waiting: Places::default(),
         of_roles: Places::default(),

@@ -7,13 +7,14 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 use std::vec::IntoIter;
 
 use bytes::{Bytes, BytesMut};
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::Datum;
-use seriatim::{Canceller, Database};
+use seriatim::{Canceller, Database, WaitEnd};
 use seriatim_sql::{Answer, Column, Prepared, Row, SqlError, SqlState, SqlType, Status};
 use seriatim_wire::message::{self, Body, decode};
 use seriatim_wire::messages::Message;
@@ -51,6 +52,8 @@ const REPORTED: [(&str, &str); 13] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Message,
+    /// The same message once more, when the wait for a row has ended.
+    Again,
     End,
 }
 
@@ -79,8 +82,6 @@ pub(crate) struct Session {
 /// How long things may take, by the session's settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
-    /// A statement.
-    pub(crate) statement: Option<Duration>,
     /// A statement that is not logged as slow.
     pub(crate) slow: Option<Duration>,
     /// The client, between two transactions and in one.
@@ -97,11 +98,10 @@ pub(crate) struct Failures {
 }
 
 /// Cancels a statement that takes too long, unless it is dropped before.
-pub(crate) struct Timer(tokio::task::AbortHandle);
+struct Timer(tokio::task::AbortHandle);
 
 impl Timer {
-    pub(crate) fn start(after: Duration, session: &Session) -> Timer {
-        let (canceller, is_timed_out) = (session.canceller(), Arc::clone(&session.is_timed_out));
+    fn start(after: Duration, canceller: Canceller, is_timed_out: Arc<AtomicBool>) -> Timer {
         is_timed_out.store(false, Ordering::SeqCst);
         let waits = tokio::spawn(async move {
             tokio::time::sleep(after).await;
@@ -171,6 +171,12 @@ impl Session {
         for (name, value) in settings {
             sql.set_setting(name, value)?;
         }
+        let (is_timed_out, canceller) = (Arc::<AtomicBool>::default(), sql.canceller());
+        let (timer, flag) = (Mutex::new(None), Arc::clone(&is_timed_out));
+        sql.on_statement(move |limit| {
+            let timer = &mut *timer.lock().unwrap_or_else(PoisonError::into_inner);
+            *timer = limit.map(|after| Timer::start(after, canceller.clone(), Arc::clone(&flag)));
+        });
         let mut session = Session {
             sql,
             statements: HashMap::new(),
@@ -180,13 +186,18 @@ impl Session {
             reported: vec![String::new(); REPORTED.len()],
             told_at: (0, 0),
             limits: Limits::default(),
-            is_timed_out: Arc::default(),
+            is_timed_out,
             statement: None,
             failures: Failures::default(),
             out: BytesMut::new(),
         };
         session.report(true);
         Ok(session)
+    }
+
+    /// What the client knows as the number of its process.
+    pub(crate) fn number(&self) -> i32 {
+        (self.sql.number() & i32::MAX as usize) as i32
     }
 
     pub(crate) fn canceller(&self) -> Canceller {
@@ -196,6 +207,22 @@ impl Session {
     /// Whether no transaction is open.
     pub(crate) fn is_idle(&self) -> bool {
         self.sql.status() == Status::Idle
+    }
+
+    /// Ends when the statement no longer waits for a row: it has the lock, was cancelled, or has waited for too long.
+    pub(crate) fn waited(&self) -> impl Future<Output = ()> + use<> {
+        let waiting = self.sql.waiting();
+        async move {
+            let Some((wait, limit)) = waiting else { return };
+            match limit {
+                None => wait.await,
+                Some(limit) => {
+                    if tokio::time::timeout(limit, wait.clone()).await.is_err() {
+                        wait.end(WaitEnd::TimedOut);
+                    }
+                }
+            }
+        }
     }
 
     /// What the client is told so far.
@@ -255,7 +282,6 @@ impl Session {
         self.told_at = now;
         let time = |name| self.sql.time_setting(name);
         self.limits = Limits {
-            statement: time("statement_timeout"),
             slow: time("log_min_duration_statement"),
             idle: time("idle_session_timeout"),
             idle_in_transaction: time("idle_in_transaction_session_timeout"),
@@ -301,6 +327,9 @@ impl Session {
                 self.statements.remove("");
                 self.portals.remove("");
                 self.query(bytes);
+                if self.sql.waiting().is_some() {
+                    return Next::Again;
+                }
                 self.end_portals();
                 if self.copying.is_none() {
                     self.ready();
@@ -323,6 +352,9 @@ impl Session {
                         return Next::End;
                     }
                 };
+                if self.sql.waiting().is_some() {
+                    return Next::Again;
+                }
                 if let Err(error) = done {
                     self.is_skipping = true;
                     self.sql.fail();
@@ -359,7 +391,10 @@ impl Session {
             Err(malformed) => return self.error(&violation(malformed)),
             Ok(query) => {
                 self.note(|| query.query.clone());
-                self.sql.execute(&query.query)
+                match self.sql.poll_execute(&query.query) {
+                    Poll::Ready(answers) => answers,
+                    Poll::Pending => return,
+                }
             }
         };
         let (answers, failure) = match answers {
@@ -569,8 +604,12 @@ impl Session {
                 self.note(|| statement.text.clone());
                 let was_idle = self.is_idle();
                 let alone = before_sync && self.sql.status() == Status::Idle;
-                let ran = self.sql.execute_prepared(&mut statement.prepared, &portal.values, alone);
+                let ran = self.sql.poll_execute_prepared(&mut statement.prepared, &portal.values, alone);
                 drop(statement);
+                let Poll::Ready(ran) = ran else {
+                    self.portals.insert(name, portal);
+                    return Ok(());
+                };
                 if !was_idle {
                     self.end_portals();
                 }

@@ -2,6 +2,8 @@
 
 #[path = "clients/authentication.rs"]
 mod authentication;
+#[path = "clients/waits.rs"]
+mod waits;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -31,6 +33,7 @@ impl Server {
         let running = std::thread::spawn(move || {
             let mut runtime = tokio::runtime::Builder::new_multi_thread();
             runtime.enable_all().thread_stack_size(seriatim_server::STACK_BYTES);
+            runtime.max_blocking_threads(seriatim_server::THREADS_MAX);
             let runtime = runtime.build().expect("there are threads");
             runtime.block_on(async move {
                 let listener = TcpListener::bind(address).await.expect("a port is free");
@@ -120,12 +123,17 @@ fn psql_runs_statements_and_sees_rows_notices_and_errors() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("role \"mallory\" does not exist"));
 }
 
-#[test]
-fn pgbench_runs_its_script_in_each_mode_of_the_protocol() {
-    if !are_installed() {
-        return;
-    }
-    let server = Server::start(Settings::default());
+/// The script of pgbench, for few accounts.
+const TPC_B: &str = "\\set aid random(1, 1000)\n\\set tid random(1, 10)\n\\set delta random(-5000, 5000)\nBEGIN;\n\
+    UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;\n\
+    SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n\
+    UPDATE pgbench_tellers SET tbalance = tbalance + :delta WHERE tid = :tid;\n\
+    UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = 1;\n\
+    INSERT INTO pgbench_history (tid, bid, aid, delta, mtime)\n\
+      VALUES (:tid, 1, :aid, :delta, CURRENT_TIMESTAMP);\nEND;\n";
+
+/// Makes the tables of pgbench, with rows.
+fn load_tpc_b(server: &Server) {
     let initialize = |steps: &str| {
         let output = server.client("pgbench", &["-i", "-q", "-I", steps]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -141,20 +149,21 @@ fn pgbench_runs_its_script_in_each_mode_of_the_protocol() {
         ""
     );
     initialize("pf");
+}
+
+#[test]
+fn pgbench_runs_its_script_in_each_mode_of_the_protocol() {
+    if !are_installed() {
+        return;
+    }
+    let server = Server::start(Settings::default());
+    load_tpc_b(&server);
     let twice = server.psql("insert into pgbench_branches values (1, 0)");
     assert!(twice.starts_with("ERROR:  23505: "), "{twice}");
     let mut done = 0;
     for mode in ["simple", "extended", "prepared"] {
         let script = std::env::temp_dir().join(format!("seriatim-pgbench-{}-{mode}", std::process::id()));
-        // The script of pgbench, for few accounts.
-        let text = "\\set aid random(1, 1000)\n\\set tid random(1, 10)\n\\set delta random(-5000, 5000)\nBEGIN;\n\
-            UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;\n\
-            SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n\
-            UPDATE pgbench_tellers SET tbalance = tbalance + :delta WHERE tid = :tid;\n\
-            UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = 1;\n\
-            INSERT INTO pgbench_history (tid, bid, aid, delta, mtime)\n\
-              VALUES (:tid, 1, :aid, :delta, CURRENT_TIMESTAMP);\nEND;\n";
-        std::fs::write(&script, text).expect("there is space");
+        std::fs::write(&script, TPC_B).expect("there is space");
         let arguments = ["-n", "-M", mode, "-c", "2", "-t", "50", "--max-tries", "1000", "-f"];
         let arguments: Vec<&str> = arguments.into_iter().chain(script.to_str()).collect();
         let output = server.client("pgbench", &arguments);

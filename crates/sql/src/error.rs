@@ -64,6 +64,8 @@ states! {
     INVALID_SAVEPOINT_SPECIFICATION = "3B001";
     /// A conflict that outlasted the retries: begin again.
     SERIALIZATION_FAILURE = "40001";
+    /// Transactions wait for each other.
+    DEADLOCK_DETECTED = "40P01";
     /// The result of a commit is not known.
     STATEMENT_COMPLETION_UNKNOWN = "40003";
     /// Something that cannot be granted.
@@ -322,6 +324,7 @@ impl From<TransactError> for SqlError {
                 let error = SqlError::new(SqlState::SERIALIZATION_FAILURE, message).detail(error.to_string());
                 return error.hint("The transaction might succeed if retried.");
             }
+            TransactError::Deadlock { .. } => SqlState::DEADLOCK_DETECTED,
             TransactError::OutOfMemory { .. } | TransactError::HoldsMemory => SqlState::OUT_OF_MEMORY,
             TransactError::TooLarge { .. } => SqlState::STRING_DATA_RIGHT_TRUNCATION,
             TransactError::TooOld | TransactError::Cancelled => SqlState::QUERY_CANCELED,

@@ -45,6 +45,13 @@ pub(crate) struct Level {
     filter: Vec<Bound>,
 }
 
+impl From {
+    /// The position of the source whose rows stand at this place among joined rows.
+    pub(crate) fn source_at(&self, level: usize) -> usize {
+        self.levels.get(level).map_or(level, |level| level.source)
+    }
+}
+
 impl Level {
     /// All that a row must fulfil beside what finds it, if the source is the only one.
     pub(crate) fn conditions(&self) -> impl Iterator<Item = &Bound> {

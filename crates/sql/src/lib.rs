@@ -14,6 +14,7 @@ mod error;
 mod expression;
 mod form;
 mod from;
+mod locking;
 mod names;
 mod point;
 mod roles;

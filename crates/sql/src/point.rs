@@ -35,6 +35,10 @@ impl Point {
         self.conditions.is_empty()
     }
 
+    pub(crate) fn table(&self) -> &DynHandle {
+        &self.table
+    }
+
     /// The values of the key; `None` if no row has them.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use seriatim::catalog::Access;
 use seriatim::catalog::expression::{Binary, Bound, Columns, Datum, EvaluationError};
-use seriatim::{Abort, ReadTx, Value};
+use seriatim::{Abort, ReadTx, RowWait, Value};
 
 use crate::error::{SqlError, SqlState};
 use crate::names::Names;
@@ -34,6 +34,18 @@ pub(crate) struct Run<'t> {
     /// The bytes of them that results of queries take.
     known_bytes: Cell<usize>,
     schema: OnceCell<Schema>,
+    /// The row lock for which the statement waits.
+    pub(crate) wait: RefCell<Option<RowWait>>,
+    /// Whether a row is locked by another transaction, and this one takes no locks.
+    pub(crate) is_taken: Cell<bool>,
+    /// Whether locks matter for rows that are found.
+    pub(crate) minds_locks: OnceCell<bool>,
+    /// Whether rows were locked after they were read.
+    pub(crate) is_locked_late: Cell<bool>,
+    /// Whether rows were skipped, as others have locked them.
+    pub(crate) has_skipped: Cell<bool>,
+    /// The keys of the rows that a query has locked meanwhile, and did not skip.
+    pub(crate) chosen: RefCell<Vec<Vec<Value>>>,
     /// What it is a schema of, and who asks.
     asked: Option<(Names<'t>, &'t Around)>,
 }
@@ -77,6 +89,12 @@ impl<'t> Run<'t> {
             kept: Cell::new(0),
             known_bytes: Cell::new(0),
             schema: OnceCell::new(),
+            wait: RefCell::default(),
+            is_taken: Cell::new(false),
+            minds_locks: OnceCell::new(),
+            is_locked_late: Cell::new(false),
+            has_skipped: Cell::new(false),
+            chosen: RefCell::default(),
             asked,
         }
     }

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
-use seriatim::Abort;
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::{Bound, Datum, Expression, ExpressionError, ExpressionErrorKind, Literal, Scope};
+use seriatim::{Abort, Value};
 use sqlparser::ast::{
-    DataType, Distinct as DistinctSyntax, Expr, FunctionArguments, GroupByExpr, Ident, LimitClause, OrderBy,
-    OrderByExpr, OrderByKind, OrderBySort, Query, Select as SelectSyntax, SelectFlavor, SelectItem,
+    DataType, Distinct as DistinctSyntax, Expr, FunctionArguments, GroupByExpr, Ident, LimitClause, LockClause,
+    OrderBy, OrderByExpr, OrderByKind, OrderBySort, Query, Select as SelectSyntax, SelectFlavor, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFunctionArgs, TableWithJoins, TrimWhereField,
     Value as LiteralSyntax, Values,
 };
@@ -20,9 +20,10 @@ use crate::error::{SqlError, SqlState};
 use crate::expression::{Call, Context, Nothing, Translator, aggregate_column};
 use crate::form;
 use crate::from::{From, Parameters, qualified, resolve};
+use crate::locking::{Locking, RowKey};
 use crate::names::{Names, name, object};
 use crate::point::Point;
-use crate::rows::{Distinct, Joined, Origin, Owned, Source, SourceColumn, Sources, directed};
+use crate::rows::{Distinct, Joined, Origin, Owned, Source, SourceColumn, SourceRow, Sources, directed};
 use crate::run::Env;
 use crate::set::SetOperation;
 use crate::subquery::Outer;
@@ -89,6 +90,11 @@ pub(crate) struct Select {
     distinct_keys: Option<usize>,
     limit: Option<Bound>,
     offset: Option<Bound>,
+    /// How its rows are locked, and the one row if its key is known.
+    pub(crate) locking: Vec<Locking>,
+    /// Whether it notes which rows of its one table it has chosen among others that it skips.
+    pub(crate) notes_chosen: bool,
+    locked_key: Option<Point>,
 }
 
 /// How groups are made, and which of them count.
@@ -190,9 +196,6 @@ impl Select {
         if !pipe_operators.is_empty() {
             return Err(a_clause("query"));
         }
-        if locks.iter().any(|lock| lock.nonblock.is_some()) {
-            return Err(SqlError::unsupported("NOWAIT or SKIP LOCKED", "FOR UPDATE is there."));
-        }
         let bind = |parameters: &mut Parameters| {
             let mut select = match &**body {
                 // What stands in parentheses is limited before what is around it is.
@@ -210,6 +213,12 @@ impl Select {
             }
             let is_plain = select.grouping.is_none() && select.limit.is_none() && select.offset.is_none();
             select.point = if is_plain { Point::of(&select.from) } else { None };
+            if let Some(clause) = locks.first() {
+                select.check_lockable(clause)?;
+                select.locked_key = Point::of(&select.from);
+                select.locking =
+                    locks.iter().map(|lock| Locking::bind(lock, &select.from)).collect::<Result<_, _>>()?;
+            }
             Ok(select)
         };
         match with {
@@ -302,6 +311,15 @@ impl Select {
     /// # Errors
     /// As [`Select::run`].
     pub(crate) fn run_some(&self, env: Env<'_>, most: usize) -> Result<Vec<Row>, Abort> {
+        if let Some(point) = &self.locked_key
+            && let Some(key) = point.key(env)?
+        {
+            for locking in &self.locking {
+                if !locking.lock_key(env, point.table(), &key)? {
+                    return Ok(Vec::new());
+                }
+            }
+        }
         if let Some(point) = &self.point {
             return Ok(point.with_row(env, |joined| joined.values(&self.outputs))?.into_iter().collect());
         }
@@ -309,7 +327,9 @@ impl Select {
         let (limit, offset) = (bound(&self.limit, Limit::Limit)?, bound(&self.offset, Limit::Offset)?.unwrap_or(0));
         let end = limit.unwrap_or(usize::MAX).min(most).saturating_add(offset);
         let is_streamed = self.grouping.is_none() && (self.order.is_empty() || self.is_in_order) && !self.is_distinct;
-        let mut found = Vec::<(Vec<Owned>, Row)>::new();
+        let mut found = Vec::<(Vec<Owned>, Row, Vec<RowKey>)>::new();
+        // Rows are locked in the order of the result, and no more than are wanted.
+        let locks_late = !self.locking.is_empty() && !is_streamed;
         if end == 0 {
             return Ok(Vec::new());
         }
@@ -318,7 +338,15 @@ impl Select {
             None => self.from.each(env, &mut |joined| {
                 let (keys, row) = self.output(joined)?;
                 keep(&keys).and_then(|()| keep(&row))?;
-                found.push((keys, row));
+                let to_lock = if locks_late { crate::locking::keys(&self.from, joined) } else { Vec::new() };
+                to_lock.iter().try_for_each(|(_, key)| env.run.keep_stored(key)).map_err(|error| env.fail(error))?;
+                if !locks_late && !self.locking.is_empty() {
+                    let keys = crate::locking::keys(&self.from, joined);
+                    if !self.lock(env, &keys)? {
+                        return Ok(true);
+                    }
+                }
+                found.push((keys, row, to_lock));
                 Ok(!is_streamed || found.len() < end)
             })?,
             Some(grouping) => {
@@ -328,17 +356,18 @@ impl Select {
                         (0..grouping.keys.len() + grouping.calls.len()).map(|column| (0, column)).collect();
                     let joined = Joined { rows: &rows, places: &places, env };
                     if joined.fulfils(grouping.having.as_slice())? {
-                        found.push(self.output(joined)?);
+                        let (keys, row) = self.output(joined)?;
+                        found.push((keys, row, Vec::new()));
                     }
                 }
             }
         }
         if self.is_distinct {
             let mut seen = BTreeSet::new();
-            found.retain(|(_, row)| seen.insert(Distinct(row.clone())));
+            found.retain(|(_, row, _)| seen.insert(Distinct(row.clone())));
         }
         if !self.order.is_empty() && !self.is_in_order {
-            found.sort_by(|(a, _), (b, _)| {
+            found.sort_by(|(a, ..), (b, ..)| {
                 let items = self.order.iter().zip(a.iter().zip(b));
                 let by = |(item, (a, b)): (&Order, (&Owned, &Owned))| directed(a, b, item.descending, item.nulls_first);
                 items.map(by).find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
@@ -347,10 +376,73 @@ impl Select {
         if let Some(keys) = self.distinct_keys {
             // Rows with equal keys are neighbours.
             let of = |keys_of: &[Owned]| Distinct(keys_of[..keys].to_vec());
-            found.dedup_by(|(later, _), (before, _)| of(later) == of(before));
+            found.dedup_by(|(later, ..), (before, ..)| of(later) == of(before));
         }
-        let rows = found.into_iter().skip(offset).take(end.saturating_sub(offset));
-        Ok(rows.map(|(_, row)| row).collect())
+        let mut rows = Vec::new();
+        for (_, row, to_lock) in found {
+            if rows.len() == end {
+                break;
+            }
+            if !locks_late || self.lock(env, &to_lock)? {
+                rows.push(row);
+            }
+        }
+        rows.drain(..offset.min(rows.len()));
+        Ok(rows)
+    }
+
+    /// Locks rows that were found. Returns whether they count.
+    fn lock(&self, env: Env<'_>, rows: &[RowKey]) -> Result<bool, Abort> {
+        for locking in &self.locking {
+            if !locking.lock_found(env, &self.from, rows)? {
+                return Ok(false);
+            }
+        }
+        if self.notes_chosen {
+            env.run.chosen.borrow_mut().extend(rows.iter().map(|(_, key)| key.clone()));
+        }
+        Ok(true)
+    }
+
+    /// Whether its result is the rows of one table, of which it skips those that others have locked.
+    pub(crate) fn skips(&self) -> bool {
+        let is_table = |source: &Source| matches!(source.origin, Origin::Table(_));
+        let is_one = matches!(&*self.from.sources.0, [source] if is_table(source)) && self.from.levels.len() == 1;
+        is_one && self.point.is_none() && self.locking.iter().any(Locking::skips)
+    }
+
+    /// The result that has these rows of its one table, as far as they still fulfil its conditions.
+    ///
+    /// # Errors
+    /// As [`Select::run`].
+    pub(crate) fn of_chosen(&self, env: Env<'_>, keys: &[Vec<Value>]) -> Result<Vec<Row>, Abort> {
+        let ([source], [level]) = (&*self.from.sources.0, &*self.from.levels) else { return Ok(Vec::new()) };
+        let Origin::Table(table) = &source.origin else { return Ok(Vec::new()) };
+        let conditions: Vec<Bound> = level.conditions().cloned().collect();
+        let mut rows = Vec::new();
+        for key in keys {
+            let Some(row) = env.run.tx.get_dyn(table, key)? else { continue };
+            let joined = Joined { rows: &[SourceRow::Stored(row)], places: &self.from.places, env };
+            if joined.fulfils(&conditions)? {
+                rows.push(self.output(joined)?.1);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Refuses to lock rows of a query that gives none of a table.
+    fn check_lockable(&self, clause: &LockClause) -> Result<(), SqlError> {
+        let what = match &self.grouping {
+            Some(grouping) if grouping.is_one => "aggregate functions",
+            Some(_) => "GROUP BY clause",
+            None if self.is_distinct || self.distinct_keys.is_some() => "DISTINCT clause",
+            None if self.from.sources.0.iter().any(|source| matches!(source.origin, Origin::Set(_))) => {
+                "UNION/INTERSECT/EXCEPT"
+            }
+            None => return Ok(()),
+        };
+        let message = format!("FOR {} is not allowed with {what}", clause.lock_type);
+        Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
     }
 
     /// The values by which a row is sorted, and the row.
@@ -630,6 +722,9 @@ fn bind_select(
     let outputs = bound;
     Ok(Select {
         from,
+        locking: Vec::new(),
+        notes_chosen: false,
+        locked_key: None,
         point: None,
         grouping,
         outputs,

@@ -10,12 +10,17 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use seriatim::catalog::evolution::Change;
 use seriatim::catalog::expression::{Datum, within};
 use seriatim::catalog::{Access, ColumnDef, ColumnType, Object, Privileges, Timestamp};
-use seriatim::{Abort, Canceller, Database, DynHandle, Migration, OwnedTransaction, Savepoint, SchemaError, Tx};
+use seriatim::clock::Instant;
+use seriatim::{
+    Abort, Canceller, Database, DynHandle, LockStrength, Migration, OwnedTransaction, RowWait, Savepoint, SchemaError,
+    TransactError, Tx, Value, WaitEnd, WaitHandle, thread,
+};
 use sqlparser::ast::{
     ContextModifier, Expr, Ident, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
     Value as Literal,
@@ -110,7 +115,15 @@ pub enum Status {
 /// ```
 pub struct Session {
     database: Database,
+    /// What is told that a statement begins or ends, and whether the last one that began has not ended.
+    on_statement: Option<OnStatement>,
+    is_limited: bool,
+    /// The wait of the statement that is to run again.
+    waiting: Option<Waiting>,
+    /// The text to which it belongs.
+    script: Option<Script>,
     state: State,
+    number: usize,
     canceller: Canceller,
     copying: Option<CopyIn>,
     /// What SET has changed.
@@ -123,6 +136,26 @@ pub struct Session {
     acting: Cell<Option<(u64, Actor)>>,
     around: Arc<Around>,
     kept: Kept,
+}
+
+/// Takes the time that a statement may take, when it begins, and none when it has ended.
+type OnStatement = Box<dyn Fn(Option<Duration>) + Send + Sync>;
+
+/// A statement waits for a row.
+struct Waiting {
+    wait: RowWait,
+    /// Whether its transaction begins anew, so that nothing it has read is old.
+    is_anew: bool,
+}
+
+/// A text whose statements run.
+#[derive(Default)]
+struct Script {
+    /// None before it was parsed.
+    commands: Option<Vec<Command>>,
+    /// The statement that is next.
+    at: usize,
+    answers: Vec<Answer>,
 }
 
 /// Settings that say as whom the session acts: ids of roles. Nobody else can set them.
@@ -188,11 +221,15 @@ struct CopyIn {
     count: usize,
 }
 
-/// An open transaction.
+/// An open transaction. That of the database begins with the first statement that needs it.
 struct Open {
     transaction: OwnedTransaction,
     /// Whether the text began it, and not a statement.
     is_implicit: bool,
+    /// Whether it ends with the statement that runs.
+    is_of_statement: bool,
+    /// Whether the client knows of nothing that it has done, so that it can be begun anew.
+    is_new: bool,
     has_failed: bool,
     is_read_only: bool,
     savepoints: Vec<(String, Savepoint)>,
@@ -279,14 +316,24 @@ fn address(table: &DynHandle) -> usize {
 }
 
 impl Planned {
-    fn run(&self, tx: &Tx, known: (Names<'_>, &Around), parameters: &[Datum<'_>]) -> Result<Answer, Abort> {
+    /// Runs it, or gives the result that has these `chosen` rows. Also returns what became of row locks.
+    fn run(
+        &self,
+        tx: &Tx,
+        known: (Names<'_>, &Around),
+        parameters: &[Datum<'_>],
+        chosen: Option<&[Vec<Value>]>,
+    ) -> (Result<Answer, Abort>, Locked) {
         let run = Run::new(tx, &self.queries, Some(known));
-        if self.slots == 0 {
-            return self.plan.run(tx, Env { run: &run, parameters });
-        }
-        let mut all: Vec<Datum<'_>> = parameters.iter().map(Datum::borrowed).collect();
-        all.resize(parameters.len() + self.slots, Datum::Null);
-        self.plan.run(tx, Env { run: &run, parameters: &all })
+        let ran = if self.slots == 0 {
+            self.plan.run(tx, Env { run: &run, parameters }, chosen)
+        } else {
+            let mut all: Vec<Datum<'_>> = parameters.iter().map(Datum::borrowed).collect();
+            all.resize(parameters.len() + self.slots, Datum::Null);
+            self.plan.run(tx, Env { run: &run, parameters: &all }, chosen)
+        };
+        let (is_taken, is_late, has_skipped) = (run.is_taken.get(), run.is_locked_late.get(), run.has_skipped.get());
+        (ran, Locked { wait: run.wait.into_inner(), is_taken, is_late, has_skipped, chosen: run.chosen.into_inner() })
     }
 
     /// The steps in words, and those of the queries in it.
@@ -298,6 +345,20 @@ impl Planned {
         }
         lines
     }
+}
+
+/// What became of the row locks of a statement.
+struct Locked {
+    /// It has ended, and waits for one.
+    wait: Option<RowWait>,
+    /// Another transaction has one, and this one takes none.
+    is_taken: bool,
+    /// Rows were read before they were locked.
+    is_late: bool,
+    /// Rows were read that others have locked, and skipped.
+    has_skipped: bool,
+    /// The keys of the others.
+    chosen: Vec<Vec<Value>>,
 }
 
 /// A statement that is ready to run.
@@ -312,6 +373,16 @@ enum Plan {
 impl Plan {
     fn is_read(&self) -> bool {
         matches!(self, Plan::Select(_))
+    }
+
+    /// Whether it is a query that notes which rows it has locked among others.
+    fn notes_chosen(&self) -> bool {
+        matches!(self, Plan::Select(select) if select.notes_chosen)
+    }
+
+    /// Whether it is a query that locks its rows.
+    fn locks(&self) -> bool {
+        matches!(self, Plan::Select(select) if !select.locking.is_empty())
     }
 
     /// Whether it takes more numbers of sequences than a transaction has at hand.
@@ -366,10 +437,13 @@ impl Plan {
         returning.as_ref().map(|returning| &returning.columns)
     }
 
-    fn run(&self, tx: &Tx, env: Env<'_>) -> Result<Answer, Abort> {
+    fn run(&self, tx: &Tx, env: Env<'_>, chosen: Option<&[Vec<Value>]>) -> Result<Answer, Abort> {
         let (verb, written) = match self {
             Plan::Select(select) => {
-                let rows = select.run(env)?;
+                let rows = match chosen {
+                    Some(chosen) => select.of_chosen(env, chosen)?,
+                    None => select.run(env)?,
+                };
                 let tag = tag("SELECT ", rows.len());
                 return Ok(Answer::Rows { columns: select.columns.clone(), rows, tag });
             }
@@ -389,11 +463,28 @@ impl Session {
     /// A session of this database. It is one of the first superuser.
     pub fn new(database: Database) -> Session {
         let session = database.session();
-        let (canceller, state) = (session.canceller(), State::Idle(session));
+        let (number, canceller, state) = (session.number(), session.canceller(), State::Idle(session));
         let (settings, defaults, kept) = (Settings::default(), Values::new(), Kept::default());
         let (copying, login, acting) = (None, Access::FIRST, Cell::new(None));
         let around = Around::new(database.clone(), login);
-        Session { database, state, canceller, copying, settings, defaults, login, acting, around, kept }
+        let (waiting, script) = (None, None);
+        Session {
+            database,
+            on_statement: None,
+            is_limited: false,
+            waiting,
+            script,
+            state,
+            number,
+            canceller,
+            copying,
+            settings,
+            defaults,
+            login,
+            acting,
+            around,
+            kept,
+        }
     }
 
     /// Makes it a session of the role with this id.
@@ -422,6 +513,11 @@ impl Session {
         Ok(())
     }
 
+    /// The number of the session, which errors call that of its process.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
     /// A handle that cancels what the session runs, from any thread.
     pub fn canceller(&self) -> Canceller {
         self.canceller.clone()
@@ -436,24 +532,108 @@ impl Session {
     pub fn status(&self) -> Status {
         match &self.state {
             State::Open(open) if open.has_failed => Status::Failed,
+            State::Open(open) if open.is_of_statement => Status::Idle,
             State::Open(_) => Status::Open,
             State::Idle(_) | State::Between => Status::Idle,
         }
     }
 
-    /// Runs the statements of a text, one after the other.
+    /// Runs the statements of a text, one after the other. Blocks the thread while a statement waits for a row.
     ///
     /// # Errors
     /// The first statement that fails, with the answers of those before it. They are undone, too, unless the text ended
     /// their transaction itself.
     pub fn execute(&mut self, text: &str) -> Result<Vec<Answer>, Failure> {
-        let mut answers = Vec::new();
-        let ran = self.run(text, &mut answers);
+        loop {
+            match self.poll_execute(text) {
+                Poll::Ready(ran) => return ran,
+                Poll::Pending => self.block(),
+            }
+        }
+    }
+
+    /// As [`Session::execute`], without blocking. `Pending`: a statement waits for a row. When [`Session::waiting`] is
+    /// ready, the same call continues with it. Nothing else is permitted before.
+    pub fn poll_execute(&mut self, text: &str) -> Poll<Result<Vec<Answer>, Failure>> {
+        if self.is_waiting() {
+            return Poll::Pending;
+        }
+        let mut script = self.script.take().unwrap_or_default();
+        let is_resumed = script.commands.is_some();
+        let ran = self.run(text, &mut script, is_resumed);
+        if self.waiting.is_some() {
+            self.script = Some(script);
+            return Poll::Pending;
+        }
+        self.end_statement();
+        let mut answers = script.answers;
         self.keep_wanted(&mut answers);
-        match ran {
+        Poll::Ready(match ran {
             Ok(()) => Ok(answers),
             Err(error) => Err(Failure { answers, error }),
+        })
+    }
+
+    /// Has each statement with a limit of time (`statement_timeout`) told to `tell`: the limit when it begins, and
+    /// `None` when it has ended. A statement that waits goes on. Whoever is told may cancel it when the time is over.
+    pub fn on_statement(&mut self, tell: impl Fn(Option<Duration>) + Send + Sync + 'static) {
+        self.on_statement = Some(Box::new(tell));
+    }
+
+    fn begin_statement(&mut self) {
+        if let Some(tell) = &self.on_statement {
+            let limit = self.time_setting("statement_timeout");
+            if limit.is_some() || self.is_limited {
+                tell(limit);
+            }
+            self.is_limited = limit.is_some();
         }
+    }
+
+    fn end_statement(&mut self) {
+        if let (Some(tell), true) = (&self.on_statement, self.is_limited) {
+            tell(None);
+        }
+        self.is_limited = false;
+    }
+
+    /// The wait of the statement that runs, and how long it may take (`lock_timeout`); none if it does not wait.
+    pub fn waiting(&self) -> Option<(WaitHandle, Option<Duration>)> {
+        self.waiting.as_ref().map(|waiting| (waiting.wait.handle(), self.time_setting("lock_timeout")))
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| waiting.wait.ended().is_none())
+    }
+
+    fn block(&self) {
+        if let Some(waiting) = &self.waiting {
+            waiting.wait.block(self.time_setting("lock_timeout"));
+        }
+    }
+
+    /// Ends the wait of a statement, which runs again.
+    fn end_wait(&mut self) -> Result<(), SqlError> {
+        let Some(Waiting { wait, is_anew }) = self.waiting.take() else { return Ok(()) };
+        let canceled = |state, why: &str| Err(SqlError::new(state, format!("canceling statement due to {why}")));
+        let ended = match (wait.ended(), &self.state) {
+            (Some(WaitEnd::Cancelled), _) => canceled(SqlState::QUERY_CANCELED, "user request"),
+            (Some(WaitEnd::TimedOut), _) => canceled(SqlState::LOCK_NOT_AVAILABLE, "lock timeout"),
+            (Some(WaitEnd::Granted), State::Open(open)) if !is_anew => {
+                open.transaction.check_reads().map_err(|abort| {
+                    let mut error = SqlError::from(open.transaction.explain(&abort));
+                    let waited = format!("The statement had waited for process {}.", wait.blocker());
+                    error.detail = error.detail.take().map(|detail| format!("{detail}\n{waited}"));
+                    error
+                })
+            }
+            // If the transaction was ended, its next operation says why.
+            _ => Ok(()),
+        };
+        if ended.is_err() && matches!(&self.state, State::Open(open) if open.is_of_statement) {
+            self.roll_back();
+        }
+        ended
     }
 
     /// Leaves out the notices that `client_min_messages` excludes.
@@ -469,23 +649,10 @@ impl Session {
         });
     }
 
-    fn run(&mut self, text: &str, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
-        let ran = parse(text).and_then(|commands| {
-            let are_several = commands.len() > 1;
-            commands.iter().enumerate().try_for_each(|(at, command)| {
-                if are_several && !is_of_transactions(command) {
-                    self.begin(true, None)?;
-                }
-                self.command(command, answers)?;
-                if self.copying.is_some() && at + 1 < commands.len() {
-                    self.copying = None;
-                    let instead = "Send it as the last statement of a text.";
-                    return Err(SqlError::unsupported("COPY FROM STDIN before other statements", instead));
-                }
-                Ok(())
-            })
-        });
+    fn run(&mut self, text: &str, script: &mut Script, is_resumed: bool) -> Result<(), SqlError> {
+        let ran = self.end_wait().and_then(|()| self.run_on(text, script, is_resumed));
         match ran {
+            Err(error) if self.waiting.is_some() => Err(error),
             Ok(()) if self.copying.is_some() => Ok(()),
             Ok(()) => self.end_implicit(true),
             Err(error) => {
@@ -494,6 +661,32 @@ impl Session {
                 Err(error)
             }
         }
+    }
+
+    /// Runs the rest of a text.
+    fn run_on(&mut self, text: &str, script: &mut Script, is_resumed: bool) -> Result<(), SqlError> {
+        let first = is_resumed.then_some(script.at);
+        let Script { commands, at, answers } = script;
+        let commands = match commands {
+            Some(commands) => commands,
+            None => commands.insert(parse(text)?),
+        };
+        while let Some(command) = commands.get(*at) {
+            if first != Some(*at) {
+                self.begin_statement();
+            }
+            if commands.len() > 1 && !is_of_transactions(command) {
+                self.begin(true, None);
+            }
+            self.command(command, answers)?;
+            *at += 1;
+            if self.copying.is_some() && *at < commands.len() {
+                self.copying = None;
+                let instead = "Send it as the last statement of a text.";
+                return Err(SqlError::unsupported("COPY FROM STDIN before other statements", instead));
+            }
+        }
+        Ok(())
     }
 
     /// Takes bytes for the COPY that has begun.
@@ -561,7 +754,8 @@ impl Session {
                     self.check_need(&need)?;
                 }
                 self.check_writable()?;
-                self.begin(true, None)?;
+                self.begin(true, None);
+                self.reopen()?.is_new = false;
                 self.surround(None);
                 answers.push(Answer::CopyIn { columns: filling.width() });
                 self.copying = Some(CopyIn { filling, decoder: Decoder::new(copying.format), count: 0 });
@@ -638,16 +832,42 @@ impl Session {
         values: &[Datum<'static>],
         alone: bool,
     ) -> Result<Vec<Answer>, Failure> {
+        loop {
+            match self.poll_execute_prepared(prepared, values, alone) {
+                Poll::Ready(ran) => return ran,
+                Poll::Pending => self.block(),
+            }
+        }
+    }
+
+    /// As [`Session::execute_prepared`], without blocking: see [`Session::poll_execute`].
+    pub fn poll_execute_prepared(
+        &mut self,
+        prepared: &mut Prepared,
+        values: &[Datum<'static>],
+        alone: bool,
+    ) -> Poll<Result<Vec<Answer>, Failure>> {
+        if self.is_waiting() {
+            return Poll::Pending;
+        }
         let mut answers = Vec::new();
-        let ran = self.run_prepared(prepared, values, alone, &mut answers);
+        if self.waiting.is_none() {
+            self.begin_statement();
+        }
+        let ended = self.end_wait();
+        let ran = ended.and_then(|()| self.run_prepared(prepared, values, alone, &mut answers));
+        if self.waiting.is_some() {
+            return Poll::Pending;
+        }
+        self.end_statement();
         self.keep_wanted(&mut answers);
-        match ran {
+        Poll::Ready(match ran {
             Ok(()) => Ok(answers),
             Err(error) => {
                 self.fail();
                 Err(Failure { answers, error })
             }
-        }
+        })
     }
 
     fn run_prepared(
@@ -661,7 +881,7 @@ impl Session {
         // A change of tables that comes first is a transaction of its own, which keeps no others out.
         let is_apart = matches!(self.state, State::Idle(_)) && ddl::is_change(command);
         if !(alone || is_apart || is_of_transactions(command)) {
-            self.begin(true, None)?;
+            self.begin(true, None);
         }
         let (Some(planned), Command::Statement(statement)) = (&mut prepared.plan, command) else {
             return self.command(command, answers);
@@ -704,6 +924,10 @@ impl Session {
     pub fn fail(&mut self) {
         if let State::Open(open) = &mut self.state {
             open.has_failed = true;
+            // Nothing of it can be kept, so nobody waits for it.
+            if open.savepoints.is_empty() {
+                open.transaction.abandon();
+            }
         }
     }
 
@@ -724,36 +948,41 @@ impl Session {
         self.settings.get(own).or_else(|| self.defaults.get(own)).is_some_and(|value| value == "on")
     }
 
-    fn begin(&mut self, is_implicit: bool, is_read_only: Option<bool>) -> Result<(), SqlError> {
+    /// Opens a transaction, if none is.
+    fn begin(&mut self, is_implicit: bool, is_read_only: Option<bool>) {
         let is_read_only = is_read_only.unwrap_or_else(|| self.reads_only());
         let session = match std::mem::replace(&mut self.state, State::Between) {
             State::Idle(session) => session,
             other => {
                 self.state = other;
-                return Ok(());
+                return;
             }
         };
-        match session.into_transaction() {
-            Ok(transaction) => {
-                let savepoints = Vec::new();
-                let (has_failed, began) = (false, Timestamp::now());
-                let (settings, own) = (None, None);
-                self.state = State::Open(Open {
-                    transaction,
-                    is_implicit,
-                    has_failed,
-                    is_read_only,
-                    savepoints,
-                    began,
-                    settings,
-                    own,
-                });
-                Ok(())
-            }
-            Err((session, error)) => {
-                self.state = State::Idle(session);
-                Err(error.into())
-            }
+        self.state = State::Open(Open {
+            transaction: OwnedTransaction::suspended(session),
+            is_implicit,
+            is_of_statement: false,
+            is_new: true,
+            has_failed: false,
+            is_read_only,
+            savepoints: Vec::new(),
+            began: Timestamp::now(),
+            settings: None,
+            own: None,
+        });
+    }
+
+    /// The open transaction, which has begun in the database.
+    ///
+    /// # Errors
+    /// There are too many; none is open.
+    fn reopen(&mut self) -> Result<&mut Open, SqlError> {
+        let State::Open(open) = &mut self.state else {
+            return Err(SqlError::new(SqlState::INTERNAL_ERROR, "no transaction is open"));
+        };
+        match open.transaction.resume() {
+            Ok(()) => Ok(open),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -771,7 +1000,15 @@ impl Session {
             self.roll_back();
             return Ok(false);
         }
-        let (session, committed) = open.transaction.commit();
+        let is_open = open.transaction.is_open();
+        let (session, committed) = match is_open {
+            true => {
+                let (session, committed) = open.transaction.commit();
+                (session, committed.map(drop))
+            }
+            // It has done nothing.
+            false => (open.transaction.rollback(), Ok(())),
+        };
         self.kept.end_transaction(committed.is_ok());
         self.state = State::Idle(session);
         if let Some(settings) = open.settings {
@@ -867,7 +1104,11 @@ impl Session {
 
     /// Says what expressions find around them, at this time if they have been told one.
     fn surround(&self, time: Option<Timestamp>) {
-        self.around.begin(time.unwrap_or_else(|| self.now()), self.is_read_only(), self.actor().current);
+        let began = || match &self.state {
+            State::Open(open) if !open.is_of_statement => Some(open.began),
+            _ => None,
+        };
+        self.around.begin(time.or_else(began), self.is_read_only(), self.actor().current);
     }
 
     /// Refuses statements in a transaction that has failed.
@@ -906,7 +1147,11 @@ impl Session {
         let given = parameters.len();
         let names = self.names(Some(&context.tables));
         let plan = match statement {
-            Statement::Query(query) => Plan::Select(Box::new(Select::bind(query, names, &context, parameters)?)),
+            Statement::Query(query) => {
+                let mut select = Select::bind(query, names, &context, parameters)?;
+                select.notes_chosen = select.skips();
+                Plan::Select(Box::new(select))
+            }
             Statement::Insert(insert) => Plan::Insert(Box::new(Inserting::bind(insert, names, &context, parameters)?)),
             Statement::Update(update) => Plan::Update(Box::new(Updating::bind(update, names, &context, parameters)?)),
             Statement::Delete(delete) => Plan::Delete(Box::new(Deleting::bind(delete, names, &context, parameters)?)),
@@ -1112,47 +1357,83 @@ impl Session {
     }
 
     fn run_plan(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
-        if !planned.plan.is_read() {
+        if !planned.plan.is_read() || planned.plan.locks() {
             self.check_writable()?;
         }
-        if planned.takes_numbers && matches!(self.state, State::Idle(_)) {
-            return self.run_explicitly(planned, parameters);
+        if !planned.takes_numbers && matches!(self.state, State::Idle(_)) {
+            self.surround(planned.time);
+            let State::Idle(session) = &mut self.state else { return Err(ended()) };
+            let (around, is_taken) = (&self.around, Cell::new(false));
+            let names = Names { database: &self.database, own: None, transaction: None, used: None };
+            let ran = session.transact(|tx| {
+                // It met a conflict, perhaps with one that holds a row for long.
+                if tx.attempt() > 1 && tx.minds_locks() {
+                    is_taken.set(true);
+                    return Err(tx.unwind());
+                }
+                let (ran, locked) =
+                    within(&Asking { around, tx, own: None }, || planned.run(tx, (names, around), parameters, None));
+                is_taken.set(locked.is_taken);
+                ran
+            });
+            let queues = match &ran {
+                Err(_) if is_taken.get() => true,
+                ran => matches!(ran, Err(TransactError::Conflict { .. })),
+            };
+            if !queues {
+                return ran.map(|done| done.into_value()).map_err(SqlError::from);
+            }
         }
-        self.surround(planned.time);
-        let around = &self.around;
-        let names = Names { database: &self.database, own: None, transaction: None, used: None };
-        let ran = match &mut self.state {
-            State::Idle(session) => {
-                let run = |tx: &Tx| {
-                    within(&Asking { around, tx, own: None }, || planned.run(tx, (names, around), parameters))
-                };
-                session.transact(run).map(|done| done.into_value())
-            }
-            State::Open(open) => {
-                let (own, transaction) = open.own().unzip();
-                let names = Names { own, transaction, ..names };
-                let ran = within(&open.asking(around), || planned.run(&open.transaction, (names, around), parameters));
-                ran.map_err(|abort| open.transaction.explain(&abort))
-            }
-            State::Between => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
-        };
-        ran.map_err(SqlError::from)
+        self.run_open(planned, parameters)
     }
 
-    /// Runs a statement in a transaction of its own, in which it can wait. It is repeated after a conflict.
-    fn run_explicitly(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            self.begin(true, None)?;
+    /// Runs a statement in the open transaction, or in one of its own. There it locks rows, and can wait for them and
+    /// for numbers. It is repeated after a conflict if the client knows of nothing that the transaction has done.
+    fn run_open(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
+        let (mut chosen, began) = (None, Instant::now());
+        let strength = match planned.plan.is_read() && !planned.plan.locks() {
+            true => LockStrength::Shared,
+            false => LockStrength::Exclusive,
+        };
+        for attempt in 1.. {
+            let is_of_statement = !matches!(&self.state, State::Open(open) if !open.is_of_statement);
+            if is_of_statement {
+                self.begin(true, None);
+            }
+            let opened = self.reopen().map(|open| open.is_of_statement = is_of_statement);
             self.surround(planned.time);
-            let State::Open(open) = &self.state else {
-                return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended"));
-            };
-            let (names, around) = (self.names(None), &self.around);
-            let ran = within(&open.asking(around), || planned.run(&open.transaction, (names, around), parameters));
-            let ran = ran.map_err(|abort| SqlError::from(open.transaction.explain(&abort)));
-            let ended = match ran {
+            let State::Open(open) = &self.state else { return Err(ended()) };
+            let (names, around, mut wait) = (self.names(None), &self.around, None);
+            let mut chooses = false;
+            let ran = opened.and_then(|()| {
+                let run = || planned.run(&open.transaction, (names, around), parameters, chosen.as_deref());
+                let (ran, locked) = within(&open.asking(around), run);
+                wait = locked.wait;
+                if locked.has_skipped && ran.is_ok() && planned.plan.notes_chosen() && open.can_begin_anew() {
+                    chosen = Some(locked.chosen);
+                    chooses = true;
+                }
+                // Others may have changed rows before they were locked. Now they cannot.
+                let is_certain = !locked.is_late || wait.is_some() || chooses || !open.can_begin_anew();
+                let ran =
+                    ran.and_then(|ran| if is_certain { Ok(ran) } else { open.transaction.check_reads().map(|()| ran) });
+                ran.map_err(|abort| {
+                    if wait.is_none() && abort.is_retryable() && open.can_begin_anew() {
+                        wait = open.transaction.wait_for_conflict(strength);
+                    }
+                    SqlError::from(open.transaction.explain(&abort))
+                })
+            });
+            if let Some(wait) = wait {
+                return Err(self.begin_wait(wait));
+            }
+            if chooses && let State::Open(open) = &mut self.state {
+                // It forgets the rows of others, whose changes would be conflicts.
+                open.transaction.suspend();
+                continue;
+            }
+            let ran = match ran {
+                ran if !is_of_statement => ran,
                 Ok(answer) => self.commit().map(|_| answer),
                 Err(error) => {
                     self.roll_back();
@@ -1160,10 +1441,34 @@ impl Session {
                 }
             };
             let is_conflict = |error: &SqlError| error.state == SqlState::SERIALIZATION_FAILURE;
-            if attempt == ATTEMPTS_MAX || !ended.as_ref().is_err_and(is_conflict) {
-                return ended;
+            let has_time = attempt < ATTEMPTS_MAX && began.elapsed() < ATTEMPTS_TIME;
+            let repeats = has_time && ran.as_ref().is_err_and(is_conflict);
+            match &mut self.state {
+                State::Open(open) if repeats && open.can_begin_anew() => open.transaction.suspend(),
+                State::Open(open) => {
+                    open.is_new = false;
+                    return ran;
+                }
+                _ if repeats => {}
+                _ => return ran,
             }
+            thread::sleep(ATTEMPT_PAUSE * attempt);
         }
+        Err(ended())
+    }
+
+    /// The statement that runs waits for a row, and will run again. If its transaction can begin anew, it does so then:
+    /// what it read meanwhile is old. Until then it holds nothing but locks.
+    fn begin_wait(&mut self, wait: RowWait) -> SqlError {
+        let mut is_anew = false;
+        if let State::Open(open) = &mut self.state
+            && open.can_begin_anew()
+        {
+            open.transaction.suspend();
+            is_anew = true;
+        }
+        self.waiting = Some(Waiting { wait, is_anew });
+        SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "the statement waits for a row")
     }
 
     fn is_read_only(&self) -> bool {
@@ -1197,7 +1502,7 @@ impl Session {
                         let message = "there is already a transaction in progress";
                         answers.push(warning(SqlState::ACTIVE_SQL_TRANSACTION, message));
                     }
-                    _ => self.begin(false, is_read_only)?,
+                    _ => self.begin(false, is_read_only),
                 }
                 answers.push(done(if *begin { "BEGIN" } else { "START TRANSACTION" }));
             }
@@ -1210,7 +1515,7 @@ impl Session {
                     answers.push(warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
                 }
                 if let Some(is_read_only) = next {
-                    self.begin(false, Some(is_read_only))?;
+                    self.begin(false, Some(is_read_only));
                 }
                 answers.push(done(if was_open && !committed { "ROLLBACK" } else { "COMMIT" }));
             }
@@ -1222,14 +1527,15 @@ impl Session {
                 }
                 self.roll_back();
                 if let Some(is_read_only) = next {
-                    self.begin(false, Some(is_read_only))?;
+                    self.begin(false, Some(is_read_only));
                 }
                 answers.push(done("ROLLBACK"));
             }
             Statement::Savepoint { name: ident } => {
                 self.check_alive()?;
                 let own = name(ident)?;
-                let open = self.open_block("SAVEPOINT")?;
+                self.open_block("SAVEPOINT")?;
+                let open = self.reopen()?;
                 let savepoint = open.transaction.savepoint().map_err(|abort| open.transaction.explain(&abort))?;
                 open.savepoints.push((own, savepoint));
                 answers.push(done("SAVEPOINT"));
@@ -1508,7 +1814,10 @@ impl Session {
         self.check_changes(&ddl.steps)?;
         let begins = needs_transaction && matches!(self.state, State::Idle(_));
         if begins {
-            self.begin(true, None)?;
+            self.begin(true, None);
+        }
+        if matches!(self.state, State::Open(_)) {
+            self.reopen()?.is_new = false;
         }
         match self.make_changes(ddl.steps) {
             Ok(()) if begins => drop(self.commit()?),
@@ -1592,6 +1901,11 @@ fn migrate(migration: Migration<'_>, steps: Vec<Step>, owner: Option<u32>) -> Re
 }
 
 impl Open {
+    /// Whether it can be rolled back and begun anew, and nobody would know.
+    fn can_begin_anew(&self) -> bool {
+        self.is_new && self.savepoints.is_empty() && self.own.is_none()
+    }
+
     /// What expressions find around them.
     fn asking<'a>(&'a self, around: &'a Around) -> Asking<'a> {
         Asking { around, tx: &self.transaction, own: self.own() }
@@ -1642,6 +1956,10 @@ fn is_constant(of: &Expr) -> bool {
     }
 }
 
+fn ended() -> SqlError {
+    SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")
+}
+
 fn read_only() -> SqlError {
     SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot write in a read-only transaction")
 }
@@ -1685,8 +2003,14 @@ fn setting_value(of: &Expr) -> String {
     }
 }
 
-/// So often a statement that waits for numbers is tried.
+/// So often a statement of an explicit transaction is tried.
 const ATTEMPTS_MAX: u32 = 100;
+
+/// No later attempt begins after so long.
+const ATTEMPTS_TIME: Duration = Duration::from_secs(1);
+
+/// The pause after its first conflict; later ones are longer.
+const ATTEMPT_PAUSE: Duration = Duration::from_micros(50);
 
 /// Settings, their values, and what else they can be; anything if there is no list.
 const SETTINGS: &[(&str, &str, Option<&[&str]>)] = &[

@@ -4,6 +4,7 @@
 //! transaction: that holds nothing for which the disk could wait.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seriatim::catalog::expression::{EvaluationError, SequenceCall, Surroundings};
@@ -21,8 +22,21 @@ use crate::roles;
 /// What a session knows.
 pub(crate) struct Around {
     database: Database,
+    begun: Begun,
     state: Mutex<State>,
 }
+
+/// With what the statement began: one at a time, in one thread.
+struct Begun {
+    /// The role as which the session acts.
+    role: AtomicU32,
+    /// When its transaction began, in microseconds; [`UNKNOWN`] until somebody asks for it.
+    now: AtomicI64,
+    is_read_only: AtomicBool,
+}
+
+/// A time that no transaction begins at.
+const UNKNOWN: i64 = i64::MIN;
 
 /// What the expressions of a statement find around them.
 pub(crate) struct Asking<'a> {
@@ -34,10 +48,6 @@ pub(crate) struct Asking<'a> {
 
 /// What it knows from statement to statement.
 struct State {
-    /// The role as which the session acts.
-    role: u32,
-    now: Timestamp,
-    is_read_only: bool,
     /// The last number that the session took of each sequence.
     taken: Vec<(Sequence, i64)>,
     /// The last sequence of which it took one.
@@ -46,8 +56,8 @@ struct State {
 
 impl Around {
     pub(crate) fn new(database: Database, role: u32) -> Arc<Around> {
-        let state = State { role, now: Timestamp::default(), is_read_only: false, taken: Vec::new(), last: None };
-        Arc::new(Around { database, state: Mutex::new(state) })
+        let begun = Begun { role: role.into(), now: UNKNOWN.into(), is_read_only: false.into() };
+        Arc::new(Around { database, begun, state: Mutex::new(State { taken: Vec::new(), last: None }) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -56,13 +66,15 @@ impl Around {
 
     /// The role as which the session acts.
     pub(crate) fn role(&self) -> u32 {
-        self.state().role
+        self.begun.role.load(Ordering::Relaxed)
     }
 
-    /// A statement of this role begins in a transaction that began then.
-    pub(crate) fn begin(&self, now: Timestamp, is_read_only: bool, role: u32) {
-        let mut state = self.state();
-        (state.now, state.is_read_only, state.role) = (now, is_read_only, role);
+    /// A statement of this role begins in a transaction that began then, or begins with it.
+    pub(crate) fn begin(&self, now: Option<Timestamp>, is_read_only: bool, role: u32) {
+        // ORDERING: the session's thread reads them, and whoever gets the session sees all that it has done.
+        self.begun.now.store(now.map_or(UNKNOWN, Timestamp::microseconds), Ordering::Relaxed);
+        self.begun.is_read_only.store(is_read_only, Ordering::Relaxed);
+        self.begun.role.store(role, Ordering::Relaxed);
     }
 
     /// Forgets the numbers, as DISCARD does.
@@ -181,7 +193,7 @@ impl Asking<'_> {
     }
 
     fn check_writable(&self, function: &str) -> Result<(), SqlError> {
-        match self.around.state().is_read_only {
+        match self.around.begun.is_read_only.load(Ordering::Relaxed) {
             false => Ok(()),
             true => {
                 let message = format!("cannot execute {function}() in a read-only transaction");
@@ -245,7 +257,14 @@ impl Asking<'_> {
 /// Without a transaction there are no numbers.
 impl Surroundings for Around {
     fn now(&self) -> Timestamp {
-        self.state().now
+        match self.begun.now.load(Ordering::Relaxed) {
+            UNKNOWN => {
+                let now = Timestamp::now();
+                self.begun.now.store(now.microseconds(), Ordering::Relaxed);
+                now
+            }
+            known => Timestamp::from_microseconds(known),
+        }
     }
 
     fn user(&self) -> String {

@@ -18,6 +18,7 @@ use crate::error::{SqlError, SqlState};
 use crate::expression::{Context, Translator, takes_numbers};
 use crate::form;
 use crate::from::{From, Parameters, qualified};
+use crate::locking::CHANGED;
 use crate::names::{Names, name, object};
 use crate::point::Point;
 use crate::rows::{Distinct, Joined, Origin, Owned, Source, SourceRow, Sources, is_row_id};
@@ -318,7 +319,7 @@ impl Filling {
 }
 
 /// The key of a row.
-fn key_of(table: &TableDef, values: &dyn Fn(usize) -> Value) -> Vec<Value> {
+pub(crate) fn key_of(table: &TableDef, values: &dyn Fn(usize) -> Value) -> Vec<Value> {
     table.key.iter().map(|part| values(part.column.index())).collect()
 }
 
@@ -527,6 +528,10 @@ impl Inserting {
                 }
             }
         }
+        if let Some(conflict) = &self.conflict {
+            // Before the first is written: a statement that waits begins anew.
+            rows.iter().try_for_each(|row| conflict.lock(env, &self.table, row))?;
+        }
         let mut written = Written::default();
         // The rows that the statement has written, where it could write them again.
         let mut touched = BTreeSet::new();
@@ -628,6 +633,21 @@ impl Conflict {
             }
         };
         Ok(Conflict { primary, indexes, update })
+    }
+
+    /// Locks the row that has a key of the new row, or will have it.
+    fn lock(&self, env: Env<'_>, table: &DynHandle, row: &[Value]) -> Result<(), Abort> {
+        let key = key_of(table.definition(), &|at| row[at].clone());
+        if self.primary {
+            CHANGED.lock_key(env, table, &key)?;
+        }
+        if self.update.is_some() && !self.indexes.is_empty() {
+            env.run.is_locked_late.set(true);
+            if let Some(existing) = self.existing(env.run.tx, table, row)?.filter(|existing| *existing != key) {
+                CHANGED.lock_key(env, table, &existing)?;
+            }
+        }
+        Ok(())
     }
 
     /// The key of the row that has a key of the new row.
@@ -869,6 +889,7 @@ impl PointChange {
     fn run(&self, tx: &Tx, table: &DynHandle, env: Env<'_>) -> Result<bool, Abort> {
         let definition = table.definition();
         let Some(key) = self.point.key(env)? else { return Ok(false) };
+        CHANGED.lock_key(env, table, &key)?;
         tx.update_by_dyn(table, &key, (self.reads, &self.sets), |before| {
             let value = |(bound, column): (&Bound, &ColumnId)| {
                 let value = bound.evaluate(before, env.parameters)?;
@@ -886,6 +907,8 @@ pub(crate) struct Updating {
     from: From,
     /// If at most one row changes, and stays where it is.
     point: Option<PointChange>,
+    /// If at most one row changes.
+    key: Option<Point>,
     changes: Vec<(usize, Given)>,
     defaults: Defaults,
     pub(crate) returning: Option<Returning>,
@@ -918,7 +941,8 @@ impl Updating {
         let from = From::of_table(source, update.selection.as_ref(), context, parameters)?;
         let defaults = Defaults::of(&table, names, &context.around)?;
         let point = PointChange::of(&from, &changes, table.definition()).filter(|_| returning.is_none());
-        Ok(Updating { table, from, point, changes, defaults, returning })
+        let key = Point::of(&from);
+        Ok(Updating { table, from, point, key, changes, defaults, returning })
     }
 
     /// Whether it takes numbers of sequences.
@@ -942,8 +966,10 @@ impl Updating {
         }
         let fail = |error: SqlError| env.fail(error);
         let mut found = Vec::<(Vec<Value>, Vec<Value>)>::new();
+        lock_first(self.key.as_ref(), env)?;
         self.from.each(env, &mut |joined| {
             let Some(row) = stored_row(joined) else { return Ok(true) };
+            CHANGED.lock_joined(env, &self.from, joined)?;
             let before = row.values();
             let after = changed(tx, (&self.changes, &self.defaults), &before, definition, joined)?;
             env.run.keep_stored(&before).and_then(|()| env.run.keep_stored(&after)).map_err(fail)?;
@@ -973,6 +999,16 @@ impl Updating {
     }
 }
 
+/// Locks the one row of a statement before it is read, if its key is known.
+fn lock_first(point: Option<&Point>, env: Env<'_>) -> Result<(), Abort> {
+    if let Some(point) = point
+        && let Some(key) = point.key(env)?
+    {
+        CHANGED.lock_key(env, point.table(), &key)?;
+    }
+    Ok(())
+}
+
 /// The row of the one table of a statement.
 fn stored_row<'t>(joined: Joined<'_, 't>) -> Option<DynRow<'t>> {
     match joined.rows.first() {
@@ -988,6 +1024,8 @@ pub(crate) struct Deleting {
     from: From,
     /// If there is at most one row, of which nothing but its key is looked at.
     point: Option<Point>,
+    /// If there is at most one row.
+    key: Option<Point>,
     pub(crate) returning: Option<Returning>,
 }
 
@@ -1014,7 +1052,8 @@ impl Deleting {
         let returning = Returning::bind(delete.returning.as_ref(), &source, context, parameters)?;
         let from = From::of_table(source, delete.selection.as_ref(), context, parameters)?;
         let point = Point::of(&from).filter(|point| point.is_unconditional() && returning.is_none());
-        Ok(Deleting { table, from, point, returning })
+        let key = Point::of(&from);
+        Ok(Deleting { table, from, point, key, returning })
     }
 
     /// The steps in words.
@@ -1028,12 +1067,15 @@ impl Deleting {
         let definition = self.table.definition();
         if let Some(point) = &self.point {
             let Some(key) = point.key(env)? else { return Ok(Written::default()) };
+            CHANGED.lock_key(env, &self.table, &key)?;
             let is_there = tx.delete_if_dyn(&self.table, &key)?.is_ok();
             return Ok(Written { count: is_there.into(), rows: Vec::new() });
         }
         let mut found = Vec::<Vec<Value>>::new();
+        lock_first(self.key.as_ref(), env)?;
         self.from.each(env, &mut |joined| {
             let Some(row) = stored_row(joined).map(|row| row.values()) else { return Ok(true) };
+            CHANGED.lock_joined(env, &self.from, joined)?;
             env.run.keep_stored(&row).map_err(|error| env.fail(error))?;
             found.push(row);
             Ok(true)

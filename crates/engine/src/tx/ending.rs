@@ -521,6 +521,7 @@ impl Drop for TxCore {
     fn drop(&mut self) {
         // The session may be dropped while a panic unwinds through its open transaction.
         self.roll_back(self.stopped.get());
+        self.unlock_rows();
         self.end_turn();
     }
 }

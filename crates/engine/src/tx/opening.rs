@@ -377,6 +377,9 @@ impl TxCore {
         let (deadline, snapshot) = (self.deadline.clone(), self.mode.get() == Mode::ReadOnly);
         let parking = Parking::new(deadline, snapshot, self.gated.get(), self.hold.take(), live, reaped_in_calls);
         self.explicit.set(true);
+        if let Some(locks) = self.locks_kept() {
+            parking.hold_locks(locks);
+        }
         self.inner.pool.park(slot, Arc::clone(&parking));
         parking.leave(live);
         *self.parking.borrow_mut() = Some(parking);

@@ -194,6 +194,10 @@ fn slow_statements_are_cancelled_and_logged() {
     while session.answer().0 != b'Z' {}
     let (answers, rows) = session.talk(&query("show statement_timeout"));
     assert!(rows[0].ends_with(b"50ms"), "{answers:?}");
+    // The limit is one of statements, not of messages.
+    session.talk(&query("set statement_timeout = 0"));
+    let (answers, _) = session.talk(&query("set statement_timeout = 50; select count(*) from t a, t b, t c, t d"));
+    assert!(answers.contains(&"E 57014".to_owned()), "{answers:?}");
     drop(session);
     let said: Vec<String> = lines.try_iter().collect();
     assert!(said.iter().any(|line| line.contains("ms  statement: create table t")), "{said:?}");
