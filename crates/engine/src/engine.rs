@@ -445,10 +445,26 @@ impl Engine {
     /// `false` if some stay open for longer than the bound of 1 s.
     #[must_use]
     pub fn arm_gate(&self) -> bool {
-        let inner = &self.inner;
-        let Some(gate) = inner.gate.as_deref().filter(|gate| !gate.is_armed()) else { return true };
+        let Some(gate) = self.inner.gate.as_deref().filter(|gate| !gate.is_armed()) else { return true };
+        self.while_idle(&|| gate.arm())
+    }
+
+    /// Runs `act` if others rely on the set of procedures, at a moment at which no transaction is open; otherwise at
+    /// once. `false` if transactions stay open for longer than the bound of 1 s.
+    #[must_use]
+    pub fn between_calls(&self, act: &dyn Fn()) -> bool {
+        let relies = self.inner.protocol.info().capabilities.pieces || self.inner.gate.is_some();
+        if relies {
+            return self.while_idle(act);
+        }
+        act();
+        true
+    }
+
+    /// Runs `act` at a moment at which no transaction is open. `false` if some stay open for longer than 1 s.
+    fn while_idle(&self, act: &dyn Fn()) -> bool {
         let begun = Instant::now();
-        while inner.quietly(WAIT_MAX, || gate.arm()).is_none() {
+        while self.inner.quietly(WAIT_MAX, act).is_none() {
             if begun.elapsed() > WAIT_MAX {
                 return false;
             }

@@ -33,6 +33,16 @@ pub trait Arguments {
     fn visit(&self, visit: &mut Visit<'_>) -> bool;
 }
 
+impl<A: Arguments + ?Sized> Arguments for &A {
+    fn part(&self, path: &[Arc<str>]) -> Option<Value> {
+        (**self).part(path)
+    }
+
+    fn visit(&self, visit: &mut Visit<'_>) -> bool {
+        (**self).visit(visit)
+    }
+}
+
 /// Called with an operation, and the bounds of its keys.
 pub type Visit<'v> = dyn FnMut(usize, Bound<Key<'_>>, Bound<Key<'_>>) + 'v;
 

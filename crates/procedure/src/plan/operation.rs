@@ -174,6 +174,8 @@ pub enum FailureKind {
     OutOfBounds,
     /// A `#[pure]` function that is not declared total panics.
     Panic,
+    /// An expression of SQL has no value.
+    Expression,
     /// No memory for a new row or image.
     OutOfMemory,
 }
@@ -191,6 +193,7 @@ impl fmt::Display for FailureKind {
             FailureKind::Type => "a value that does not fit",
             FailureKind::OutOfBounds => "out of bounds",
             FailureKind::Panic => "panic",
+            FailureKind::Expression => "an expression without a value",
             FailureKind::OutOfMemory => "out of memory",
         })
     }

@@ -1,12 +1,15 @@
 //! The interface of a declared procedure, and sets of procedures.
 
+use std::sync::Arc;
+
 use seriatim_catalog::ColumnUse;
 use seriatim_engine::Operations;
 use seriatim_procedure::ir;
 
 use super::call::Straight;
-use super::support::Erased;
-use super::{Data, Schedule, Touch};
+use super::registered::{Registered, Typed};
+use super::represented::Represented;
+use super::{Data, DataType, Schedule, Touch};
 use crate::{Abort, Database, SchemaError, Tx};
 
 /// A declared procedure. `#[procedure]` implements it for a unit type with the function's name.
@@ -76,7 +79,7 @@ pub trait Declared: Copy + Send + Sync + 'static {
 /// Procedures to be registered together. [`procedures!`](crate::procedures) makes such a set.
 #[derive(Default)]
 pub struct Procedures {
-    pub(crate) declared: Vec<Erased>,
+    pub(crate) declared: Vec<Arc<dyn Registered>>,
 }
 
 impl Procedures {
@@ -88,19 +91,54 @@ impl Procedures {
     /// Adds a procedure to the set.
     #[must_use]
     pub fn with<P: Declared>(mut self, _: P) -> Procedures {
-        self.declared.push(Erased::of::<P>());
+        self.declared.push(Arc::new(Typed::<P>::new()));
+        self
+    }
+
+    /// Adds a procedure that is made at run time, with the types of its parameters. The interpreter runs it as one
+    /// transaction; it is called by name. It is analysed like others, and a call's partitions and footprint follow from
+    /// its arguments. It is neither cut, repaired nor prefetched. Names of procedures are kept in memory for ever.
+    ///
+    /// ```
+    /// use seriatim::procedure::{Procedures, ir};
+    /// use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
+    /// # use seriatim::procedure::{Data, Declared};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # #[procedure]
+    /// # fn count(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    /// #     let n = tx.update::<Counter>(id, |counter| { counter.n += 1; counter.n })?;
+    /// #     Ok(n)
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let counters = db.create::<Counter>()?;
+    /// # let mut session = db.session();
+    /// # session.transact(|tx| tx.insert(&counters, &Counter { id: 7, n: 41 }))?;
+    /// # let made = count::declaration();
+    /// let made: ir::Procedure = made; // by a front end, such as a language of queries
+    /// let set = Procedures::new().with_representation(made, vec![seriatim::catalog::ColumnType::U32.into()]);
+    /// db.register(set)?;
+    /// assert_eq!(session.call_by_name("count", &7u32.to_value())?.value, 42u64.to_value());
+    /// assert!(db.unregister("count")?);
+    /// assert!(session.call_by_name("count", &7u32.to_value()).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_representation(mut self, procedure: ir::Procedure, parameters: Vec<DataType>) -> Procedures {
+        self.declared.push(Arc::new(Represented::new(procedure, parameters)));
         self
     }
 
     /// Returns the declarations, in the order in which they were added.
     pub fn declarations(&self) -> impl Iterator<Item = ir::Procedure> {
-        self.declared.iter().map(|procedure| (procedure.declaration)())
+        self.declared.iter().map(|procedure| procedure.declaration())
     }
 }
 
 impl std::fmt::Debug for Procedures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.declared.iter().map(|procedure| procedure.name)).finish()
+        f.debug_list().entries(self.declared.iter().map(|procedure| procedure.name())).finish()
     }
 }
 

@@ -35,8 +35,8 @@ impl Session {
     pub fn interpret_by_name(&mut self, name: &str, arguments: &Value) -> Result<Committed<Value>, TransactError> {
         self.runner.tx.renew();
         let at = self.find_by_name(name)?;
-        let interpret = self.called.entry(at).interpret_by_name;
-        let mut result = interpret(self, arguments);
+        let interpret = self.called.entry(at).registered.interpret_by_name();
+        let mut result = interpret(self, at, arguments);
         self.runner.answer(&mut result);
         result
     }
@@ -72,8 +72,9 @@ impl Session {
 /// Interprets a procedure with dynamic values. The result has the types that the procedure declares.
 pub(crate) fn by_name<P: Declared>(
     session: &mut Session,
+    _: usize,
     arguments: &Value,
 ) -> Result<Committed<Value>, TransactError> {
-    P::Arguments::from_value(arguments).map_err(|error| unfit::<P>(&error))?;
+    P::Arguments::from_value(arguments).map_err(|error| unfit(P::NAME, &error))?;
     session.interpret_declared::<P>(arguments).map(to_value)
 }
