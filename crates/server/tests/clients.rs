@@ -2,6 +2,8 @@
 
 #[path = "clients/authentication.rs"]
 mod authentication;
+#[path = "clients/mutated.rs"]
+mod mutated;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
