@@ -24,8 +24,8 @@ use std::fmt;
 use crate::schema::describe_check;
 use crate::types::Form;
 use crate::{
-    CheckDef, ColumnDef, ColumnId, ColumnType, Conversion, Identity, IdentityKind, IndexDef, IntegerType, KeyPart,
-    Organization, PartName, Partitioning, ReferenceDef, SchemaError, TableDef, Value,
+    CheckDef, Checked, ColumnDef, ColumnId, ColumnType, Conversion, Identity, IdentityKind, IndexDef, IntegerType,
+    KeyPart, Organization, PartName, Partitioning, ReferenceDef, SchemaError, TableDef, Value,
 };
 
 /// One change of a table. Columns and indexes are named as they are called before it.
@@ -225,6 +225,7 @@ impl Change {
             parts: Vec::new(),
             unique: false,
             nulls_not_distinct: false,
+            checked: Checked::Immediately,
             organization: Organization::Ordered,
         };
         Change::AddIndex { index, parts: parts.into_iter().map(Into::into).collect() }

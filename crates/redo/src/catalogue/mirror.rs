@@ -58,6 +58,10 @@ fn is_by_first_column(partition: &Partition) -> bool {
     *partition == Partition::default()
 }
 
+fn is_at_once(checked: &catalog::Checked) -> bool {
+    *checked == catalog::Checked::Immediately
+}
+
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
@@ -73,6 +77,9 @@ pub(crate) struct Index {
     /// misread it. An older manifest keeps its meaning.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     nulls_distinct: bool,
+    /// Likewise, if it is not always at once.
+    #[serde(default, skip_serializing_if = "is_at_once")]
+    checked: catalog::Checked,
     organization: Organization,
 }
 
@@ -112,6 +119,7 @@ impl From<&super::TableEntry> for Table {
             key: index.parts.iter().map(KeyPart::from).collect(),
             unique: index.unique,
             nulls_distinct: definition.has_distinct_nulls(index),
+            checked: index.checked,
             organization: index.organization,
         };
         Table {
@@ -150,6 +158,7 @@ impl TryFrom<Table> for super::TableEntry {
             name: index.name.into(),
             parts: index.key.into_iter().map(KeyPart::into).collect(),
             unique: index.unique,
+            checked: index.checked,
             organization: index.organization,
         };
         let definition = catalog::TableDef {

@@ -2,7 +2,7 @@
 
 use seriatim::catalog::expression::Datum;
 use seriatim::catalog::{
-    ColumnDef, ColumnType, Grantee, IdentityKind, Object, OnChange, Privileges, RoleDef, TableDef,
+    Checked, ColumnDef, ColumnType, Grantee, IdentityKind, Object, OnChange, Privileges, RoleDef, TableDef,
 };
 
 use super::functions::{self, text};
@@ -424,7 +424,7 @@ pub(super) const TABLES: &[Table] = &[
             let row = |(table, constraint): (&Relation, &Constraint)| {
                 let kind = match constraint.kind {
                     Kind::Primary => "PRIMARY KEY",
-                    Kind::Unique => "UNIQUE",
+                    Kind::Unique(_) => "UNIQUE",
                     Kind::Check(_) => "CHECK",
                     Kind::Reference { .. } => "FOREIGN KEY",
                 };
@@ -558,13 +558,12 @@ fn named(constraint: &Constraint) -> [(&'static str, Owned); 3] {
 
 /// Whether it can be deferred, and is.
 fn deferrable(constraint: &Constraint) -> (bool, bool) {
-    use seriatim::catalog::Checked;
-    match &constraint.kind {
-        Kind::Reference { definition, .. } => {
-            (definition.checked != Checked::Immediately, definition.checked == Checked::Deferred)
-        }
-        _ => (false, false),
-    }
+    let checked = match &constraint.kind {
+        Kind::Reference { definition, .. } => definition.checked,
+        Kind::Unique(checked) => *checked,
+        _ => Checked::Immediately,
+    };
+    (checked != Checked::Immediately, checked == Checked::Deferred)
 }
 
 fn roles(schema: &Schema) -> Vec<Record> {
@@ -762,7 +761,7 @@ fn indexes(schema: &Schema) -> Vec<Record> {
             ("indisunique", truth(index.is_unique)),
             ("indnullsnotdistinct", truth(index.nulls_not_distinct)),
             ("indisprimary", truth(index.is_primary)),
-            ("indimmediate", truth(true)),
+            ("indimmediate", truth(index.checked == Checked::Immediately)),
             ("indisvalid", truth(true)),
             ("indisready", truth(true)),
             ("indislive", truth(true)),
@@ -816,7 +815,7 @@ fn constraints(schema: &Schema) -> Vec<Record> {
                 row.push(("conbin", text(&**expression)));
                 row.extend(["confupdtype", "confdeltype", "confmatchtype"].map(|column| (column, text(" "))));
             }
-            Kind::Primary | Kind::Unique => {
+            Kind::Primary | Kind::Unique(_) => {
                 row.extend(["confupdtype", "confdeltype", "confmatchtype"].map(|column| (column, text(" "))));
             }
         }
