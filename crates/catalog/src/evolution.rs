@@ -144,7 +144,12 @@ pub enum Change {
         /// Its name.
         check: Cow<'static, str>,
     },
-    /// A condition or a unique index gets another name.
+    /// The constraint that the primary key is gets a name.
+    NameKey {
+        /// The name.
+        name: Cow<'static, str>,
+    },
+    /// A condition, a foreign key, a unique index or the primary key gets another name.
     RenameConstraint {
         /// Its name.
         from: Cow<'static, str>,
@@ -656,7 +661,15 @@ impl Evolution {
                 self.after.checks.remove(at);
                 format!("condition `{check}` is dropped")
             }
+            Change::NameKey { name } => {
+                let said = format!("its primary key is called `{name}`");
+                self.after.key_name = Some(name);
+                said
+            }
             Change::RenameConstraint { from, to } => match self.after.index(&from) {
+                None if self.after.key_constraint_name() == from && !self.after.is_without_key() => {
+                    return self.change(Change::NameKey { name: to });
+                }
                 Some(at) if self.after.indexes[at.index()].unique => {
                     return self.change(Change::RenameIndex { from, to });
                 }

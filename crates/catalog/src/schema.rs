@@ -197,6 +197,8 @@ pub struct TableDef {
     pub columns: Vec<ColumnDef>,
     /// The columns of its primary key, most significant first.
     pub key: Vec<KeyPart>,
+    /// The name of the constraint that its primary key is, if it has one of its own.
+    pub key_name: Option<Cow<'static, str>>,
     /// How it finds rows by primary key.
     pub organization: Organization,
     /// Its secondary indexes.
@@ -252,6 +254,7 @@ impl TableDef {
                 name: name.into(),
                 columns: Vec::new(),
                 key: Vec::new(),
+                key_name: None,
                 organization: Organization::Ordered,
                 indexes: Vec::new(),
                 references: Vec::new(),
@@ -420,6 +423,12 @@ impl TableDef {
             return invalid(problem);
         }
         let mut names = HashSet::new();
+        if let Some(own) = &self.key_name {
+            if let Some(problem) = name_problem("primary key", own) {
+                return invalid(problem);
+            }
+            names.insert(&**own);
+        }
         for index in &self.indexes {
             if let Some(problem) = name_problem("index", &index.name) {
                 return invalid(problem);
@@ -751,6 +760,13 @@ impl TableBuilder {
     #[must_use]
     pub fn key(mut self, parts: impl IntoIterator<Item = impl Into<PartName>>) -> TableBuilder {
         self.key = parts.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Names the constraint that the primary key is. Without this it is called after the table, as `account_pkey`.
+    #[must_use]
+    pub fn key_name(mut self, name: impl Into<Cow<'static, str>>) -> TableBuilder {
+        self.table.key_name = Some(name.into());
         self
     }
 

@@ -52,7 +52,7 @@ pub enum TableChange {
     AlterSequence(String, Vec<SequenceChange>),
     /// The sequence of this name is dropped.
     DropSequence(String),
-    /// The table of this name, which is created before, is of the role with this id.
+    /// The table or sequence of this name, which is created before, is of the role with this id.
     Own(String, u32),
 }
 
@@ -257,13 +257,16 @@ impl<'e> Migration<'e> {
         Ok(())
     }
 
-    /// Notes the role that creates a table.
-    fn own(&self, name: &str, role: u32) -> Result<(), SchemaError> {
+    /// Notes the role that creates a table or a sequence.
+    fn own(&mut self, name: &str, role: u32) -> Result<(), SchemaError> {
         let created = self.steps.iter().find_map(|step| match step {
             Step::Create(set) if set.definition.name == *name => Some(set),
             _ => None,
         });
-        created.ok_or_else(|| SchemaError::Unknown(name.to_owned()))?.note_creator(role);
+        match created {
+            Some(set) => set.note_creator(role),
+            None => self.sequences.note_creator(name, role)?,
+        }
         Ok(())
     }
 

@@ -658,7 +658,7 @@ impl TableSet {
         let definition = &*self.definition;
         let name = match at.checked_sub(1) {
             Some(index) => definition.indexes.get(index)?.name.to_string(),
-            None => TableDef::key_constraint(&definition.name),
+            None => definition.key_constraint_name().into_owned(),
         };
         Some((definition.name.to_string(), name))
     }

@@ -448,6 +448,7 @@ fn definition(table: &Declaration) -> TokenStream {
             name: ::std::borrow::Cow::Borrowed(#name),
             columns: ::std::vec![#(#column_defs),*],
             key: #key,
+            key_name: ::core::option::Option::None,
             organization: #organization,
             indexes: ::std::vec![#(#indexes),*],
             references: ::std::vec![#(#references),*],

@@ -134,13 +134,14 @@ struct Declared<'d> {
     names: Names<'d>,
     columns: Vec<ColumnDef>,
     key: Option<Vec<PartName>>,
+    key_name: Option<String>,
     constraints: Vec<Constraint>,
     sequences: Vec<SequenceDef>,
 }
 
 /// A constraint of a table. Its name is that of its author, if he gave one.
 enum Constraint {
-    PrimaryKey(Vec<PartName>),
+    PrimaryKey(Option<String>, Vec<PartName>),
     Unique { own: Option<String>, parts: Vec<PartName>, nulls_not_distinct: bool, checked: Checked },
     Reference(ReferenceDef),
     Check(Condition),
@@ -179,8 +180,15 @@ fn create_table(create: &CreateTable, names: Names<'_>) -> Result<Ddl, SqlError>
             false => Err(SqlError::exists(&own)),
         };
     }
-    let mut declared =
-        Declared { table: own, names, columns: Vec::new(), key: None, constraints: Vec::new(), sequences: Vec::new() };
+    let mut declared = Declared {
+        table: own,
+        names,
+        columns: Vec::new(),
+        key: None,
+        key_name: None,
+        constraints: Vec::new(),
+        sequences: Vec::new(),
+    };
     create.columns.iter().try_for_each(|column| declared.column(column))?;
     create.constraints.iter().try_for_each(|syntax| declared.constraint(constraint(syntax)?))?;
     let mut steps: Vec<Step> = declared.sequences.drain(..).map(Step::CreateSequence).collect();
@@ -205,7 +213,7 @@ impl Declared<'_> {
     }
 
     fn constraint(&mut self, constraint: Constraint) -> Result<(), SqlError> {
-        let Constraint::PrimaryKey(parts) = constraint else {
+        let Constraint::PrimaryKey(own, parts) = constraint else {
             self.constraints.push(constraint);
             return Ok(());
         };
@@ -215,6 +223,7 @@ impl Declared<'_> {
                 None => return Err(no_column(&part.column, "named in key")),
             }
         }
+        self.key_name = own;
         match self.key.replace(parts) {
             None => Ok(()),
             Some(_) => Err(several_keys(&self.table)),
@@ -235,11 +244,17 @@ impl Declared<'_> {
             }
             None => builder.without_key(),
         };
+        if let Some(own) = self.key_name {
+            if self.names.is_taken(&own) || own == self.table {
+                return Err(SqlError::exists(&own));
+            }
+            builder = builder.key_name(own);
+        }
         let mut taken: Vec<String> = self.sequences.iter().map(|sequence| sequence.name.to_string()).collect();
         taken.push(self.table.clone());
         for constraint in self.constraints {
             builder = match constraint {
-                Constraint::PrimaryKey(_) => builder,
+                Constraint::PrimaryKey(..) => builder,
                 Constraint::Unique { own, parts, nulls_not_distinct, checked } => {
                     let own = own.unwrap_or_else(|| free_name(&self.table, &parts, "key", self.names, &taken));
                     if self.names.is_taken(&own) || taken.contains(&own) {
@@ -284,7 +299,7 @@ fn constraint(syntax: &TableConstraint) -> Result<Constraint, SqlError> {
             let used =
                 PrimaryKeyConstraint { name: key.name.clone(), columns: key.columns.clone(), ..plain_primary_key() };
             form::only(key, &used, "PRIMARY KEY", "")?;
-            Constraint::PrimaryKey(key_parts(&key.columns)?)
+            Constraint::PrimaryKey(key.name.as_ref().map(name).transpose()?, key_parts(&key.columns)?)
         }
         TableConstraint::Unique(unique) => Constraint::Unique {
             own: unique.name.as_ref().map(name).transpose()?,
@@ -448,7 +463,7 @@ fn column(syntax: &ColumnSyntax) -> Result<NewColumn, SqlError> {
             ColumnOption::PrimaryKey(key) => {
                 let given = PrimaryKeyConstraint { columns: Vec::new(), ..plain_primary_key() };
                 form::only(&PrimaryKeyConstraint { name: None, ..key.clone() }, &given, "PRIMARY KEY", "")?;
-                Constraint::PrimaryKey(part())
+                Constraint::PrimaryKey(named, part())
             }
             ColumnOption::Unique(unique) => {
                 let (nulls_not_distinct, checked) =
@@ -734,10 +749,7 @@ impl Altering<'_> {
                     Some(Constrains::Index) => Change::rename_index(from, to),
                     Some(Constrains::Reference) => Change::RenameReference { from: from.into(), to: to.into() },
                     Some(Constrains::Check) => Change::rename_constraint(from, to),
-                    Some(Constrains::Key) => {
-                        let instead = "It is called after its table.";
-                        return Err(SqlError::unsupported("RENAME CONSTRAINT of a primary key", instead));
-                    }
+                    Some(Constrains::Key) => Change::rename_constraint(from, to),
                     None => return Err(no_constraint(self.definition(), &from)),
                 });
             }
@@ -877,7 +889,7 @@ impl Altering<'_> {
     }
 
     fn add_constraint(&mut self, constraint: Constraint) -> Result<(), SqlError> {
-        if let Constraint::PrimaryKey(parts) | Constraint::Unique { parts, .. } = &constraint {
+        if let Constraint::PrimaryKey(_, parts) | Constraint::Unique { parts, .. } = &constraint {
             let is_known = |part: &&PartName| {
                 self.definition().column(&part.column).is_some() || self.added.iter().any(|own| *own == part.column)
             };
@@ -886,8 +898,16 @@ impl Altering<'_> {
             }
         }
         let change = match constraint {
-            Constraint::PrimaryKey(_) if !self.definition().is_without_key() => return Err(several_keys(&self.table)),
-            Constraint::PrimaryKey(parts) => Change::set_key(parts),
+            Constraint::PrimaryKey(..) if !self.definition().is_without_key() => return Err(several_keys(&self.table)),
+            Constraint::PrimaryKey(own, parts) => {
+                if let Some(own) = own {
+                    if self.names.is_taken(&own) {
+                        return Err(SqlError::exists(&own));
+                    }
+                    self.change(Change::NameKey { name: own.into() });
+                }
+                Change::set_key(parts)
+            }
             Constraint::Unique { own, parts, nulls_not_distinct, checked } => {
                 add_unique((own, parts, nulls_not_distinct, checked), &self.handle, self.names)?
             }
@@ -945,7 +965,7 @@ fn constraint_of(table: &TableDef, own: &str) -> Option<Constrains> {
     if table.checks.iter().any(|check| check.name == own) {
         return Some(Constrains::Check);
     }
-    (!table.is_without_key() && own == TableDef::key_constraint(&table.name)).then_some(Constrains::Key)
+    (!table.is_without_key() && own == table.key_constraint_name()).then_some(Constrains::Key)
 }
 
 fn no_constraint(table: &TableDef, own: &str) -> SqlError {

@@ -1101,10 +1101,10 @@ impl Session {
             Step::CreateSequence(_) if access.may(role, Object::Schema, Privileges::CREATE) => Ok(()),
             Step::CreateSequence(_) => Err(roles::denied(format!("for schema {SCHEMA}"))),
             Step::AlterSequence(sequence, _) | Step::DropSequence(sequence) => {
-                let table = names.sequence(sequence).and_then(|sequence| sequence.table());
-                match table.and_then(|table| object(&table)) {
-                    Some(table) if access.acts_as(role, access.rights(table).owner) => Ok(()),
-                    _ => Err(roles::must(format!("be owner of sequence {sequence}"))),
+                let known = names.sequence(sequence);
+                match known.is_some_and(|known| roles::owns_sequence(&self.database, role, &known)) {
+                    true => Ok(()),
+                    false => Err(roles::must(format!("be owner of sequence {sequence}"))),
                 }
             }
             Step::Fill { table, .. } => owns(table),
@@ -1624,7 +1624,14 @@ fn migrate(migration: Migration<'_>, steps: Vec<Step>, owner: Option<u32>) -> Re
             Step::Change { table, changes } => migration.change(&table, changes),
             Step::Truncate(table) => migration.truncate(table),
             Step::Drop(table) => migration.drop_table(table),
-            Step::CreateSequence(sequence) => migration.create_sequence(sequence),
+            Step::CreateSequence(sequence) => {
+                let name = sequence.name.to_string();
+                let migration = migration.create_sequence(sequence);
+                match owner {
+                    Some(owner) => migration.own(name, owner),
+                    None => migration,
+                }
+            }
             Step::AlterSequence(sequence, changes) => migration.alter_sequence(sequence, changes),
             Step::DropSequence(sequence) => migration.drop_sequence(sequence),
             Step::Fill { .. } => migration,
@@ -1709,7 +1716,7 @@ fn constraint_checks(table: &TableDef, own: &str) -> Vec<Checked> {
     let unique = table.indexes.iter().filter(|index| index.unique && index.name == own).map(|index| index.checked);
     let references = table.references.iter().filter(|reference| reference.name == own).map(|found| found.checked);
     let others = table.checks.iter().map(|check| &*check.name).filter(|name| *name == own);
-    let key = (!table.is_without_key() && own == TableDef::key_constraint(&table.name)).then_some(Checked::Immediately);
+    let key = (!table.is_without_key() && own == table.key_constraint_name()).then_some(Checked::Immediately);
     unique.chain(references).chain(others.map(|_| Checked::Immediately)).chain(key).collect()
 }
 

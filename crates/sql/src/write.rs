@@ -598,7 +598,7 @@ impl Conflict {
             }
             Some(ConflictTarget::OnConstraint(of)) => {
                 let own = object(of)?;
-                let primary = own == format!("{}_pkey", definition.name);
+                let primary = own == definition.key_constraint_name();
                 (primary, unique.filter(|(_, index)| index.name == own).map(|(at, _)| at).collect::<Vec<_>>())
             }
             Some(_) => return Err(SqlError::unsupported("a condition of ON CONFLICT", "Name columns.")),

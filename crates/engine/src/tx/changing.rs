@@ -254,8 +254,10 @@ impl TxCore {
     ) -> Result<Option<Arc<TableSet>>, SchemaError> {
         let inner = &self.inner;
         if let TableChange::Own(name, role) = change {
-            let created = self.find_changed(&name).ok_or(SchemaError::Unknown(name))?;
-            created.note_creator(role);
+            match self.find_changed(&name) {
+                Some(created) => created.note_creator(role),
+                None => self.change_sequences(|sequences| sequences.note_creator(&name, role))?,
+            }
             return Ok(None);
         }
         let mut keeps = true;

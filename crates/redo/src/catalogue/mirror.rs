@@ -33,6 +33,9 @@ pub(crate) struct Table {
     /// Written only if it is not the first column of the key, as `nulls_distinct`.
     #[serde(default, skip_serializing_if = "is_by_first_column")]
     partition: Partition,
+    /// Written only if there is one, as `nulls_distinct`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key_name: Option<String>,
     /// Written only if it is not zero, as `nulls_distinct`.
     #[serde(default, skip_serializing_if = "is_zero")]
     extension: u64,
@@ -137,6 +140,7 @@ impl From<&super::TableEntry> for Table {
                 catalog::Partitioning::KeyColumn(at) => Partition::KeyColumn(at as u64),
                 catalog::Partitioning::Replicated => Partition::Replicated,
             },
+            key_name: definition.key_name.as_ref().map(|name| name.to_string()),
             extension: definition.extension as u64,
             void: from.is_void,
         }
@@ -165,6 +169,7 @@ impl TryFrom<Table> for super::TableEntry {
             name: from.name.into(),
             columns,
             key: from.key.into_iter().map(KeyPart::into).collect(),
+            key_name: from.key_name.map(Into::into),
             organization: from.organization,
             indexes: indexes.into_iter().map(index).collect(),
             // In the catalogue each is a row of its own; a manifest has none.

@@ -28,6 +28,9 @@ pub(super) struct Declaration<'d> {
     references: Vec<ReferenceDef>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     checks: Vec<CheckDef>,
+    /// The name of the primary key as a constraint, if it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key_name: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     capacity: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -126,6 +129,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
             name,
             columns,
             key,
+            key_name,
             organization,
             indexes,
             references,
@@ -169,6 +173,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
             indexes: indexes.iter().map(index).collect(),
             references: references.clone(),
             checks: checks.clone(),
+            key_name: key_name.as_ref().map(|name| name.to_string()),
             capacity: *capacity as u64,
             cluster: key[..*cluster].iter().map(|part| column_of(table, part).to_owned()).collect(),
             partition: match partitioning {
@@ -199,6 +204,9 @@ impl TryFrom<Declaration<'_>> for TableDef {
         let table = TableDef::builder(declaration.table.into_owned());
         let columns = declaration.columns.into_iter().map(column);
         let mut table = columns.fold(table, TableBuilder::column).key(names(declaration.key));
+        if let Some(name) = declaration.key_name {
+            table = table.key_name(name);
+        }
         if declaration.organization == Organization::Hash {
             table = table.hash();
         }

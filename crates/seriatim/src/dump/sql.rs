@@ -94,7 +94,11 @@ pub(super) fn create(table: &TableDef, sequence: Option<&SequenceDef>) -> Result
     for check in &table.checks {
         let _ = writeln!(sql, "    CONSTRAINT {} CHECK ({}),", name(table, &check.name)?, condition(table, check)?);
     }
-    let _ = writeln!(sql, "    PRIMARY KEY ({})\n);", key(table, &table.key, false)?);
+    let own = match &table.key_name {
+        Some(own) => format!("CONSTRAINT {} ", name(table, own)?),
+        None => String::new(),
+    };
+    let _ = writeln!(sql, "    {own}PRIMARY KEY ({})\n);", key(table, &table.key, false)?);
     Ok(sql)
 }
 

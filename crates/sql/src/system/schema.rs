@@ -110,6 +110,7 @@ pub(super) struct Numbers {
     pub(super) last: Option<i64>,
     /// The table whose rows it numbers.
     table: Option<String>,
+    pub(super) object: Object,
 }
 
 /// Gives numbers to what belongs to a table.
@@ -163,7 +164,8 @@ impl Schema {
             let (definition, table) = (sequence.definition(), sequence.table());
             let place = table.as_ref().and_then(|table| places.get_mut(table)).unwrap_or(&mut alone);
             let oid = place.oid("sequence", &definition.name);
-            sequences.push(Numbers { oid, definition, last: sequence.last(), table });
+            let object = names.database.object_of_sequence(&sequence);
+            sequences.push(Numbers { oid, definition, last: sequence.last(), table, object });
         }
         let access = names.database.access();
         Schema { tables, sequences, access, rows: RefCell::default() }
@@ -180,14 +182,16 @@ impl Schema {
         if let Some(table) = self.tables.iter().find(of) {
             return Some(Object::Table(table.handle.number()));
         }
-        let name = self.sequences.iter().find(|sequence| sequence.oid == oid)?.table.as_ref()?;
-        let table = self.tables.iter().find(|table| table.definition().name == *name)?;
-        Some(Object::Table(table.handle.number()))
+        self.sequences.iter().find(|sequence| sequence.oid == oid).map(|sequence| sequence.object)
     }
 
     /// The role that owns a relation.
     pub(super) fn owner(&self, oid: u32) -> u32 {
-        self.object(oid).map_or(Access::FIRST, |object| self.access.rights(object).owner)
+        let numbers = self.sequences.iter().find(|sequence| sequence.oid == oid);
+        let numbered = numbers.and_then(|sequence| sequence.table.as_ref());
+        let table = numbered.and_then(|name| self.tables.iter().find(|table| table.definition().name == *name));
+        let object = table.map(|table| Object::Table(table.handle.number())).or_else(|| self.object(oid));
+        object.map_or(Access::FIRST, |object| self.access.rights(object).owner)
     }
 
     /// The rows of a table of the catalogue.
@@ -256,7 +260,7 @@ fn relation(handle: DynHandle, oid: u32, places: &mut Places, oids: &BTreeMap<St
     let is_hash = |organization: Organization| organization == Organization::Hash;
     let position = |name: &str| definition.columns.iter().position(|column| column.name == name).map_or(0, |at| at + 1);
     if !is_keyless(definition) {
-        let name = format!("{}_pkey", definition.name);
+        let name = definition.key_constraint_name().into_owned();
         let (index, constraint) = (places.oid("index", &name), places.oid("constraint", &name));
         indexes.push(Index {
             oid: index,
@@ -273,8 +277,8 @@ fn relation(handle: DynHandle, oid: u32, places: &mut Places, oids: &BTreeMap<St
     }
     for index in &definition.indexes {
         let own = places.oid("index", &index.name);
-        // Of an index that is always unique, a declaration does not say whether it came of UNIQUE: the names that UNIQUE
-        // gives do.
+        // Of an index that is always unique, a declaration does not say whether it came of UNIQUE: the names that
+        // UNIQUE gives do.
         if index.unique && (index.is_deferrable() || index.name.ends_with("_key")) {
             let oid = places.oid("constraint", &index.name);
             let columns = columns_of(&index.parts);

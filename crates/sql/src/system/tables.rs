@@ -586,9 +586,9 @@ fn roles(schema: &Schema) -> Vec<Record> {
     schema.access.roles().map(row).collect()
 }
 
-/// What is granted of a table, as PostgreSQL shows it; nothing if only the owner has rights.
-fn grants(schema: &Schema, table: &Relation) -> Owned {
-    let rights = schema.access.rights(Object::Table(table.handle.number()));
+/// What is granted of a table or sequence, as PostgreSQL shows it; nothing if only the owner has rights.
+fn grants(schema: &Schema, object: Object, all: Privileges) -> Owned {
+    let rights = schema.access.rights(object);
     if rights.grants.is_empty() {
         return Datum::Null;
     }
@@ -601,7 +601,7 @@ fn grants(schema: &Schema, table: &Relation) -> Owned {
         };
         Some(format!("{to}={granted}/{owner}"))
     };
-    let own = Some(format!("{owner}={}/{owner}", Privileges::OF_TABLES));
+    let own = Some(format!("{owner}={all}/{owner}"));
     text(crate::array::to_text([own].into_iter().chain(rights.grants.iter().map(shown))))
 }
 
@@ -634,7 +634,7 @@ fn classes(schema: &Schema) -> Vec<Record> {
         let mut row = class(table.oid, &definition.name, "r", columns, HEAP);
         row.push(("relhasindex", truth(!table.indexes.is_empty())));
         row.push(("relchecks", number(definition.checks.len())));
-        row.push(("relacl", grants(schema, table)));
+        row.push(("relacl", grants(schema, Object::Table(table.handle.number()), Privileges::OF_TABLES)));
         row.push(("relhastriggers", truth(schema.tables.iter().any(refers))));
         rows.push(row);
         let index = |index: &Index| {
@@ -642,7 +642,11 @@ fn classes(schema: &Schema) -> Vec<Record> {
         };
         rows.extend(table.indexes.iter().map(index));
     }
-    rows.extend(schema.sequences.iter().map(|numbers| class(numbers.oid, &numbers.definition.name, "S", 3, 0)));
+    rows.extend(schema.sequences.iter().map(|numbers| {
+        let mut row = class(numbers.oid, &numbers.definition.name, "S", 3, 0);
+        row.push(("relacl", grants(schema, numbers.object, Privileges::OF_SEQUENCES)));
+        row
+    }));
     for (at, table) in TABLES.iter().enumerate() {
         let (kind, namespace, method) = match table.schema {
             CATALOG if VIEWS.contains(&table.name) => ("v", CATALOG_OID, 0),
