@@ -905,8 +905,8 @@ impl Inner {
 
     /// Makes the links between tables. No transaction of an application has begun.
     fn link(&self) {
-        let all: Vec<(Arc<TableSet>, Arc<TableDef>)> =
-            self.sets().into_iter().map(|set| (Arc::clone(&set), set.shape().definition)).collect();
+        let all: Vec<(Arc<TableSet>, Shape)> =
+            self.sets().into_iter().map(|set| (Arc::clone(&set), set.shape())).collect();
         let links = crate::link::links(&all, |_, _| false);
         for ((set, _), links) in all.iter().zip(links).filter(|(_, links)| !links.is_empty()) {
             set.set_shape(Shape { links: Arc::new(links), ..set.shape() });

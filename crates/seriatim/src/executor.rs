@@ -211,7 +211,7 @@ impl Executor {
 
     /// The accesses that decide where a call runs, as far as its arguments determine them. An error here occurs again
     /// where the call runs, and is reported there.
-    fn predicted<P: Declared>(&self, arguments: &P::Arguments) -> (PredictedAccess, Option<InPartitions>) {
+    fn predicted<P: Declared>(&self, arguments: &P::All) -> (PredictedAccess, Option<InPartitions>) {
         let partitions = self.inner.partitions();
         if partitions.is_none() && !self.inner.batches() || !self.inner.is_of_this_process() {
             return (PredictedAccess::Unknown, None);
@@ -282,15 +282,24 @@ impl Reserved<'_> {
         procedure: P,
         arguments: P::Arguments,
     ) -> Running<Result<Committed<P::Output>, TransactError>> {
-        let (predicted, known) = self.executor.predicted::<P>(&arguments);
+        let mut place = None;
+        // Numbers are taken where the call runs.
+        let (predicted, known) = match P::NUMBERS.is_empty() {
+            true => match P::complete(&arguments, &mut |_| Ok(0), &mut place) {
+                Ok(arguments) => self.executor.predicted::<P>(arguments),
+                Err(_) => (PredictedAccess::Unknown, None),
+            },
+            false => (PredictedAccess::Unknown, None),
+        };
+        let mut place = None;
         self.executor.inner.start(self.permit, Origin::Procedure, predicted, move |detached, session, decided, wait| {
-            session.step_declared(procedure, &arguments, known.as_ref(), detached, decided, wait)
+            session.step_declared(procedure, (&arguments, &mut place), known.as_ref(), detached, decided, wait)
         })
     }
 }
 
 /// The rows that a call will access, if it can be batched by them.
-fn footprint<P: Declared>(entry: &Entry, arguments: &P::Arguments) -> Option<Footprint> {
+fn footprint<P: Declared>(entry: &Entry, arguments: &P::All) -> Option<Footprint> {
     if !entry.tells_footprint {
         return None;
     }

@@ -78,11 +78,7 @@ impl Session {
         self.recorded_calls.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    pub(crate) fn record_call<P: Declared>(
-        &mut self,
-        arguments: &P::Arguments,
-        result: Result<&P::Output, &TransactError>,
-    ) {
+    pub(crate) fn record_call<P: Declared>(&mut self, arguments: &P::All, result: Result<&P::Output, &TransactError>) {
         if let Some(calls) = &mut self.recorded_calls {
             let result = result.map(P::Output::to_value).map_err(in_words);
             calls.push(Call { procedure: P::NAME, arguments: arguments.to_value(), result });

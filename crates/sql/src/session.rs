@@ -14,8 +14,10 @@ use std::time::Duration;
 
 use seriatim::catalog::evolution::Change;
 use seriatim::catalog::expression::{Datum, within};
-use seriatim::catalog::{Access, ColumnDef, ColumnType, Object, Privileges, Timestamp};
-use seriatim::{Abort, Canceller, Database, DynHandle, Migration, OwnedTransaction, Savepoint, SchemaError, Tx};
+use seriatim::catalog::{Access, Checked, ColumnDef, ColumnType, Object, Privileges, TableDef, Timestamp};
+use seriatim::{
+    Abort, Canceller, Constraints, Database, DynHandle, Migration, OwnedTransaction, Savepoint, SchemaError, Tx,
+};
 use sqlparser::ast::{
     ContextModifier, Expr, Ident, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
     Value as Literal,
@@ -26,10 +28,11 @@ use crate::ddl::{self, Ddl, Step};
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Context, VERSION};
 use crate::from::Parameters;
-use crate::names::{Names, SCHEMA, name};
+use crate::names::{Names, SCHEMA, name, object};
 use crate::roles::{self, Actor, Become, RoleName};
 use crate::run::{Env, Run};
 use crate::select::{Column, Row, Select};
+use crate::sequence::SetConstraints;
 use crate::subquery::{Queries, Subquery};
 use crate::surroundings::{Around, Asking};
 use crate::text::{Command, parse};
@@ -815,6 +818,10 @@ impl Session {
                 let ddl = ddl::alter_identity(alter, self.names(None))?;
                 return self.change_tables(ddl, answers);
             }
+            Command::Constraints(set) => {
+                self.check_alive()?;
+                return self.set_constraints(set, answers);
+            }
             Command::Statement(statement) => &**statement,
         };
         if self.transaction_statement(statement, answers)? {
@@ -1094,10 +1101,10 @@ impl Session {
             Step::CreateSequence(_) if access.may(role, Object::Schema, Privileges::CREATE) => Ok(()),
             Step::CreateSequence(_) => Err(roles::denied(format!("for schema {SCHEMA}"))),
             Step::AlterSequence(sequence, _) | Step::DropSequence(sequence) => {
-                let table = names.sequence(sequence).and_then(|sequence| sequence.table());
-                match table.and_then(|table| object(&table)) {
-                    Some(table) if access.acts_as(role, access.rights(table).owner) => Ok(()),
-                    _ => Err(roles::must(format!("be owner of sequence {sequence}"))),
+                let known = names.sequence(sequence);
+                match known.is_some_and(|known| roles::owns_sequence(&self.database, role, &known)) {
+                    true => Ok(()),
+                    false => Err(roles::must(format!("be owner of sequence {sequence}"))),
                 }
             }
             Step::Fill { table, .. } => owns(table),
@@ -1292,6 +1299,41 @@ impl Session {
             }
         }
         Ok(is_read_only)
+    }
+
+    /// Says when constraints are checked.
+    fn set_constraints(&mut self, set: &SetConstraints, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
+        let names =
+            set.names.as_ref().map(|names| names.iter().map(object).collect::<Result<Vec<_>, _>>()).transpose()?;
+        for own in names.iter().flatten() {
+            let mut found =
+                self.names(None).tables().flat_map(|table| constraint_checks(table.definition(), own)).peekable();
+            if found.peek().is_none() {
+                let message = format!("constraint \"{own}\" does not exist");
+                return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+            }
+            if found.any(|checked| checked == Checked::Immediately) {
+                let message = format!("constraint \"{own}\" is not deferrable");
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+            }
+        }
+        match &self.state {
+            State::Open(open) if !open.is_implicit => {
+                let names: Option<Vec<&str>> = names.as_ref().map(|names| names.iter().map(|own| &**own).collect());
+                let checked = if set.is_deferred { Constraints::Deferred } else { Constraints::Immediate };
+                let done = match &names {
+                    None => open.transaction.set_constraints(checked),
+                    Some(names) => open.transaction.set_constraints_of(names, checked),
+                };
+                done.map_err(|abort| open.transaction.explain(&abort))?;
+            }
+            _ => {
+                let message = "SET CONSTRAINTS can only be used in transaction blocks";
+                answers.push(Answer::Notice(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message)));
+            }
+        }
+        answers.push(Answer::Done("SET CONSTRAINTS".to_owned()));
+        Ok(())
     }
 
     /// Runs SET, RESET or SHOW. Returns whether it is one of them.
@@ -1582,7 +1624,14 @@ fn migrate(migration: Migration<'_>, steps: Vec<Step>, owner: Option<u32>) -> Re
             Step::Change { table, changes } => migration.change(&table, changes),
             Step::Truncate(table) => migration.truncate(table),
             Step::Drop(table) => migration.drop_table(table),
-            Step::CreateSequence(sequence) => migration.create_sequence(sequence),
+            Step::CreateSequence(sequence) => {
+                let name = sequence.name.to_string();
+                let migration = migration.create_sequence(sequence);
+                match owner {
+                    Some(owner) => migration.own(name, owner),
+                    None => migration,
+                }
+            }
             Step::AlterSequence(sequence, changes) => migration.alter_sequence(sequence, changes),
             Step::DropSequence(sequence) => migration.drop_sequence(sequence),
             Step::Fill { .. } => migration,
@@ -1662,11 +1711,20 @@ fn is_planned(statement: &Statement) -> bool {
     matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_))
 }
 
+/// When the constraints of this name are checked that a table has.
+fn constraint_checks(table: &TableDef, own: &str) -> Vec<Checked> {
+    let unique = table.indexes.iter().filter(|index| index.unique && index.name == own).map(|index| index.checked);
+    let references = table.references.iter().filter(|reference| reference.name == own).map(|found| found.checked);
+    let others = table.checks.iter().map(|check| &*check.name).filter(|name| *name == own);
+    let key = (!table.is_without_key() && own == table.key_constraint_name()).then_some(Checked::Immediately);
+    unique.chain(references).chain(others.map(|_| Checked::Immediately)).chain(key).collect()
+}
+
 /// Whether a statement begins or ends a transaction, so that the text needs none.
 fn is_of_transactions(command: &Command) -> bool {
     match command {
         Command::Maintenance(_) => true,
-        Command::AlterSequence(_) | Command::AlterIdentity(_) | Command::Roles(_) => false,
+        Command::AlterSequence(_) | Command::AlterIdentity(_) | Command::Roles(_) | Command::Constraints(_) => false,
         Command::Statement(statement) => matches!(
             &**statement,
             Statement::StartTransaction { .. } | Statement::Commit { .. } | Statement::Rollback { .. }

@@ -18,7 +18,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::error::{SqlError, SqlState};
 use crate::roles::{self, Problem};
-use crate::sequence::{self, AlterIdentity, AlterSequence, Own};
+use crate::sequence::{self, AlterIdentity, AlterSequence, Own, SetConstraints};
 
 /// Parentheses and the like can be nested this deep.
 const NESTING_MAX: usize = 48;
@@ -107,6 +107,7 @@ pub(crate) enum Command {
     Roles(Box<roles::Statement>),
     AlterSequence(Box<AlterSequence>),
     AlterIdentity(Box<AlterIdentity>),
+    Constraints(Box<SetConstraints>),
 }
 
 /// The statements of a text, in order. A text without any has none.
@@ -151,6 +152,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Command>, SqlError> {
             parsed.push(match own {
                 Own::Sequence(alter) => Command::AlterSequence(Box::new(alter)),
                 Own::Identity(alter) => Command::AlterIdentity(Box::new(alter)),
+                Own::Constraints(set) => Command::Constraints(Box::new(set)),
             });
             continue;
         }

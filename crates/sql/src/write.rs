@@ -581,7 +581,7 @@ impl Conflict {
     ) -> Result<Conflict, SqlError> {
         let definition = table.definition();
         let unique = definition.indexes.iter().enumerate().filter(|(_, index)| index.unique);
-        let (primary, indexes) = match &conflict.conflict_target {
+        let (primary, indexes): (bool, Vec<usize>) = match &conflict.conflict_target {
             None => (true, unique.map(|(at, _)| at).collect()),
             Some(ConflictTarget::Columns { columns, predicate: None }) => {
                 let mut wanted = columns
@@ -598,7 +598,7 @@ impl Conflict {
             }
             Some(ConflictTarget::OnConstraint(of)) => {
                 let own = object(of)?;
-                let primary = own == format!("{}_pkey", definition.name);
+                let primary = own == definition.key_constraint_name();
                 (primary, unique.filter(|(_, index)| index.name == own).map(|(at, _)| at).collect::<Vec<_>>())
             }
             Some(_) => return Err(SqlError::unsupported("a condition of ON CONFLICT", "Name columns.")),
@@ -606,6 +606,13 @@ impl Conflict {
         if !primary && indexes.is_empty() {
             let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
             return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+        }
+        if let Some(at) = indexes.iter().find(|at| definition.indexes[**at].is_deferrable()) {
+            let message =
+                "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters";
+            let mut error = SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+            error.constraint = Some(definition.indexes[*at].name.to_string());
+            return Err(error.table(definition.name.to_string()));
         }
         let update = match &conflict.action {
             OnConflictAction::DoNothing => None,

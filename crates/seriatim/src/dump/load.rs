@@ -400,6 +400,16 @@ impl Loader<'_> {
 
     fn right(&self, access: &mut Access, rights: &RightsBody, ids: &HashMap<u32, u32>) -> Result<(), String> {
         let object = match &rights.table {
+            None if rights.sequence.is_some() => {
+                let name = rights.sequence.as_deref().unwrap_or_default();
+                let sequence = self.db.sequence(name).map_err(|error| error.to_string())?;
+                let object = self.db.object_of_sequence(&sequence);
+                // It may have rights of its own.
+                if access.objects().any(|(known, _)| known == object) {
+                    return Ok(());
+                }
+                object
+            }
             None => Object::Schema,
             Some(name) => match self.by_name.get(name) {
                 Some(&at) if self.loaded.tables[at].is_new => self.db.object_of(&self.tables[at]),

@@ -31,7 +31,7 @@ use crate::{Abort, TransactError, Tx};
 pub(crate) fn run_checked<P: Declared>(
     runner: &mut Runner,
     entry: &Entry,
-    arguments: &P::Arguments,
+    arguments: &P::All,
     output: &mut Option<P::Output>,
 ) -> Result<Committed<()>, TransactError> {
     let handles = entry.handles::<P>();
@@ -74,7 +74,7 @@ pub(crate) struct PlanChecker<'j> {
 }
 
 impl<'j> PlanChecker<'j> {
-    pub(crate) fn of<P: Declared>(entry: &'j Entry, arguments: &P::Arguments) -> PlanChecker<'j> {
+    pub(crate) fn of<P: Declared>(entry: &'j Entry, arguments: &P::All) -> PlanChecker<'j> {
         let handles = entry.handles::<P>();
         PlanChecker::new(entry, arguments.to_value(), &|visit| P::footprint(handles, arguments, visit))
     }

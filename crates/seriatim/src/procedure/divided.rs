@@ -75,12 +75,12 @@ struct Job<'j> {
 
 impl Compiled {
     pub(crate) fn of<P: Declared>() -> Compiled {
-        let types = [type_name::<P::Arguments>(), type_name::<P::Output>()];
+        let types = [type_name::<P::All>(), type_name::<P::Output>()];
         Compiled { spread: spread::<P>, run: run::<P>, visit: visit::<P>, types }
     }
 }
 
-fn arguments<P: Declared>(bytes: &[u8]) -> Result<P::Arguments, TransactError> {
+fn arguments<P: Declared>(bytes: &[u8]) -> Result<P::All, TransactError> {
     unpack_all(bytes).map_err(|error| unfit::<P>(&error))
 }
 
@@ -174,6 +174,11 @@ impl Database {
             let plan = &entry.plan;
             let fragments = analysis::fragments(plan, &schema);
             let in_parts = entry.follows_schedule;
+            if !entry.numbers.is_empty() {
+                let reason = "it takes numbers, and each partition has sequences of its own";
+                refused.push((entry.name.to_owned(), reason.to_owned()));
+                continue;
+            }
             let division = Division::new(plan, &entry.declaration, &fragments, &entry.reach, in_parts, self.engine());
             let division = match division {
                 Ok(division) => division,
@@ -250,6 +255,9 @@ impl Divided {
     /// # Errors
     /// The procedure is not in the set; its arguments do not determine its partitions.
     pub fn call<P: Declared>(&self, _procedure: P, arguments: &P::Arguments) -> Result<Call, TransactError> {
+        let mut place = None;
+        // Those that take numbers are not in the set.
+        let arguments = P::complete(arguments, &mut |_| Err(self.unknown(P::NAME.to_owned())), &mut place)?;
         let of = |procedure: &Procedure| procedure.entry.id == TypeId::of::<P>();
         let found = self.procedures.iter().position(of).ok_or_else(|| self.unknown(P::NAME.to_owned()))?;
         let Procedure { entry, division, .. } = &self.procedures[found];

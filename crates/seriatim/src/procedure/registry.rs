@@ -24,7 +24,7 @@ use seriatim_txn::{Freshness, Knob, Mode, REPAIR_ALL, REPAIR_FROM, REPAIR_SHARE_
 
 use super::divided::Compiled;
 use super::support::{CallByName, Erased};
-use super::{Declared, ExecutionMode, Procedures};
+use super::{Declared, ExecutionMode, Number, Procedures};
 use crate::{Database, SchemaError};
 
 /// A registered procedure.
@@ -57,6 +57,8 @@ pub(crate) struct Entry {
     pub(crate) interpret_by_name: CallByName,
     /// The functions that run fragments of it.
     pub(crate) compiled: Compiled,
+    /// The sequences whose numbers its calls take.
+    pub(crate) numbers: Vec<Arc<seriatim_engine::Sequence>>,
     /// The procedure as it was registered.
     erased: Erased,
     /// Whether the registry has another entry for it, since a table was changed.
@@ -77,7 +79,7 @@ impl Entry {
         let Some(chopped) = chopping.procedure(&self.plan.procedure) else { return (whole(), None) };
         if self.plan.follows_references() {
             let follows = chopped.decisive.is_some_and(|decisive| decisive + 1 < chopped.pieces.len());
-            return (whole(), follows.then(|| "foreign keys are checked once, at its end".to_owned()));
+            return (whole(), follows.then(|| "constraints are checked once, at its end".to_owned()));
         }
         let passes = self.steps.passes(chopped);
         if passes.iter().all(|pass| *pass == 0) {
@@ -586,6 +588,19 @@ impl Database {
         let share_max = if option(&REPAIR_ALL, 0) == 1 { 100 } else { option(&REPAIR_SHARE_MAX, 100) };
         let repairs = Repairs::new(steps_of.zip(followers)).up_to(share_max);
         let repair_from = option(&REPAIR_FROM, 0);
+        let number = |of: &Number| match *of {
+            Number::OfSequence(name) => self.engine().sequence(name),
+            Number::OfTable(name) => {
+                let table = self.open_dyn(name)?;
+                self.engine().identity_of(&table).ok_or_else(|| SchemaError::Unknown(name.to_owned()))
+            }
+        };
+        let numbers = procedure.numbers.iter().map(number).collect::<Result<Vec<_>, _>>();
+        let numbers = numbers.map_err(|error| RegisterError::Schema {
+            procedure: procedure.name.to_owned(),
+            span: declaration.span.clone(),
+            error,
+        })?;
         let Erased { name, id, call_by_name, interpret_by_name, compiled, told, .. } = *procedure;
         let reach = Reach::new(&plan, &declaration, told, self.engine());
         let plan = Arc::new(plan);
@@ -593,6 +608,7 @@ impl Database {
             name,
             id,
             handles,
+            numbers,
             snapshot,
             strategy,
             checked,

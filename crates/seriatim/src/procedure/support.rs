@@ -4,7 +4,9 @@ use std::any::{Any, TypeId};
 use std::ops::Bound;
 
 pub use seriatim_catalog::{ColumnSet, ColumnUse};
-use seriatim_catalog::{IdentityKind, Key, KeyPrefix, OrderedTable, OutOfMemory, RowRef, Table, TableKey, kind};
+use seriatim_catalog::{
+    IdentityKind, IdentityTable, Key, KeyPrefix, OrderedTable, OutOfMemory, RowRef, Table, TableKey, kind,
+};
 pub use seriatim_engine::Operations;
 pub use seriatim_engine::procedure::{Reference, Stopped};
 use seriatim_engine::{TxCore, unless_failed};
@@ -15,7 +17,7 @@ use super::divided::Compiled;
 pub use super::kept::*;
 pub use super::slots::*;
 pub use super::values::*;
-use super::{Declared, Value, call, interpret};
+use super::{Declared, Number, Value, call, interpret};
 pub use crate::scan::{Limit, Steps};
 use crate::{Abort, Committed, Database, Handle, IndexHandle, ReadTx, Scan, SchemaError, Session, TransactError, Tx};
 pub use seriatim_catalog::watch::unwatched;
@@ -38,6 +40,7 @@ pub struct Erased {
     pub(crate) id: TypeId,
     pub(crate) schedules: bool,
     pub(crate) told: &'static [ir::OperationId],
+    pub(crate) numbers: &'static [Number],
     pub(crate) declaration: fn() -> ir::Procedure,
     pub(crate) handles: MakeHandles,
     pub(crate) copy_handles: CopyHandles,
@@ -53,6 +56,7 @@ impl Erased {
             id: TypeId::of::<P>(),
             schedules: P::SCHEDULES,
             told: P::TOLD,
+            numbers: P::NUMBERS,
             declaration: P::declaration,
             handles: |database, columns| {
                 let mut handles = P::handles(database)?;
@@ -137,12 +141,21 @@ pub(crate) const fn is_given<T: Table>() {
 /// # Errors
 /// As [`Tx::insert`].
 #[inline]
-pub(crate) fn insert_given<O: Operations, T: Table>(operations: &O, table: &Handle<T>, row: &T) -> Result<(), Abort> {
+pub fn insert_given<O: Operations, T: Table>(operations: &O, table: &Handle<T>, row: &T) -> Result<(), Abort> {
     let set = &table.set;
     row.key().encode(|key| match operations.insert_at(set, key, |writer| row.encode(writer), OnExists::Refuse)? {
         true => Ok(()),
         false => Err(operations.tx().duplicate(&set.primary, key)),
     })
+}
+
+/// A number of a table's sequence as a value of the identity column.
+///
+/// # Errors
+/// It is none.
+pub fn identity<T: IdentityTable>(number: i64) -> Result<T::Identity, TransactError> {
+    // The sequence is of the column's type.
+    T::identity(number).ok_or_else(|| TransactError::SequenceExhausted { sequence: T::NAME.to_owned(), limit: number })
 }
 
 /// A loop that inserts a row in each iteration is going to begin. An iterator of its values is returned.

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 
 use seriatim::catalog::evolution::Change;
 use seriatim::catalog::{
-    ColumnDef, ColumnType, Identity, OnChange, ReferenceDef, SequenceChange, SequenceDef, TableDef, Value,
+    ColumnDef, ColumnType, Identity, OnChange, Organization, ReferenceDef, SequenceChange, SequenceDef, TableDef, Value,
 };
 use seriatim::dump::Format;
 use seriatim::{Abort, Database, Table, Text, TransactError, Transaction, available_protocols};
@@ -113,6 +113,45 @@ fn references_are_kept_by_the_directory() {
         let db = reopened();
         let leaf = db.open_dyn("leaf").expect("it is there");
         db.session().transact(|tx| tx.insert_dyn(&leaf, &row(9, 9))).expect("nothing is checked any more");
+    }
+}
+
+/// What can be deferred is so after power cuts, and rows that agree are found by then.
+#[test]
+fn unique_constraints_are_deferred_after_a_power_cut() {
+    for (protocol, checkpointed) in names().flat_map(|protocol| [(protocol, false), (protocol, true)]) {
+        let disk = FaultyDisk::new(53);
+        let reopened = || {
+            disk.crash();
+            let db = small(protocol, &disk).open().expect("it recovers");
+            if checkpointed {
+                db.checkpoint().expect("the disk works");
+            }
+            db
+        };
+        let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+        let table = TableDef::builder("task").column(column("id")).column(column("place")).key(["id"]);
+        let table = table.unique_index("once", ["place"], Organization::Hash).deferred().finish().expect("valid");
+        let db = small(protocol, &disk).open().expect("a new database opens");
+        let tasks = db.declare(table).expect("it is new");
+        let row = |id: u32, place: u32| [Value::from(id), Value::from(place)];
+        let load = |tx: &seriatim::Tx| (0..8).try_for_each(|id| tx.insert_dyn(&tasks, &row(id, id)));
+        db.session().transact(load).expect("they differ");
+        drop((tasks, db));
+        let db = reopened();
+        let tasks = db.open_dyn("task").expect("it is there");
+        let swap = |tx: &seriatim::Tx, to: u32| {
+            tx.put_dyn(&tasks, &row(1, 2))?;
+            tx.put_dyn(&tasks, &row(2, to))
+        };
+        db.session().transact(|tx| swap(tx, 1)).expect("they differ at the end");
+        assert!(db.session().transact(|tx| swap(tx, 3)).is_err(), "{protocol}");
+        db.migration().change("task", [Change::drop_index("once")]).run().expect("the disk works");
+        drop((tasks, db));
+        let db = reopened();
+        let tasks = db.open_dyn("task").expect("it is there");
+        db.session().transact(|tx| tx.insert_dyn(&tasks, &row(9, 3))).expect("nothing is checked any more");
+        assert_eq!(db.check_indexes().expect("they agree")[0].rows, 9, "{protocol}");
     }
 }
 
