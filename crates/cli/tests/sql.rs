@@ -159,13 +159,11 @@ fn write_until_killed(mut client: Client, writer: u64, mut next: u64, acknowledg
             }
             Err(Failure::Lost(_)) => return next,
             // The row of all is hot.
-            Err(failure) if matches!(failure.state(), Some("40001" | "40P01")) => match client.is_open() {
-                true => match client.query("rollback") {
-                    Err(Failure::Lost(_)) => return next,
-                    ended => _ = ended.expect("it ends"),
-                },
-                false => {}
-            },
+            Err(failure) if matches!(failure.state(), Some("40001" | "40P01")) => {
+                if client.is_open() && client.query("rollback").is_err() {
+                    return next;
+                }
+            }
             Err(failure) => panic!("{failure}"),
         }
     }

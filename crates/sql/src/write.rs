@@ -746,9 +746,9 @@ fn write(tx: &Tx, table: &DynHandle, before: &[Value], after: &[Value]) -> Resul
     let changed: Vec<usize> = (0..after.len()).filter(differs).collect();
     let is_updatable = |at: &usize| definition.is_updatable(column_id(*at));
     if changed.iter().all(is_updatable) {
-        let changes: Vec<(&str, Value)> =
-            changed.iter().map(|&at| (&*definition.columns[at].name, after[at].clone())).collect();
-        return tx.update_dyn(table, &key, &changes);
+        let columns: Vec<ColumnId> = changed.iter().map(|at| column_id(*at)).collect();
+        let values = |_: DynRow<'_>| Ok(changed.iter().map(|&at| after[at].clone()).collect());
+        return tx.update_by_dyn(table, &key, (ColumnSet::EMPTY, &columns), values).map(drop);
     }
     tx.delete_dyn(table, &key)?;
     tx.insert_overriding_dyn(table, after)

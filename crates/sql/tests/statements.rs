@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::Datum;
+use seriatim::dump::Format;
 use seriatim::{Database, available_protocols};
 use seriatim_postgres::Server;
 use seriatim_sql::{Answer, Failure, Session, SqlState, SqlType};
@@ -37,6 +38,55 @@ fn statements_have_their_answers() {
         for file in files() {
             let mut runner = Runner::new(|| async { Ok(Ours(session(protocol))) });
             runner.run_file(&file).unwrap_or_else(|error| panic!("under {protocol}: {error}"));
+        }
+    }
+}
+
+/// Defaults and primary keys as they were changed last, whichever way they come to another database.
+#[test]
+fn changed_defaults_and_keys_come_back_from_dumps_of_each_format() {
+    let dumped = |db: &Database, format, tables: &[&str]| {
+        let mut bytes = Vec::new();
+        db.dump(format, tables, &mut bytes).expect("there is memory");
+        String::from_utf8(bytes).expect("it is text")
+    };
+    for protocol in protocols() {
+        let open = || Database::builder().protocol(protocol).open().expect("there is memory");
+        let (db, made) = (open(), "create table t (id int primary key, n int default 3, at timestamptz, word text)");
+        let mut session = Session::new(db.clone());
+        session.execute(made).expect("it is new");
+        session.execute("insert into t (id, at, word) values (1, now(), 'a'), (2, now(), 'b')").expect("new keys");
+        let changes = "alter table t alter n set default 4; alter table t alter at set default now();
+            alter table t alter word set default lower('AB') || 'c'; alter table t drop constraint t_pkey;
+            alter table t add primary key (word, id); alter table t alter n drop default";
+        session.execute(changes).expect("each makes sense");
+        session.execute("insert into t (id) values (3); insert into t (id, n) values (4, 5)").expect("new keys");
+        let [json, sql] = [Format::Json, Format::Sql].map(|format| dumped(&db, format, &[]));
+        let csv = dumped(&db, Format::Csv, &["t"]);
+        assert!(
+            json.contains("now()") && csv.contains("abc") && sql.contains("PRIMARY KEY (\"word\", \"id\")"),
+            "{sql}"
+        );
+
+        let copy = open();
+        copy.load(json.as_bytes()).expect("it is whole");
+        assert_eq!(dumped(&copy, Format::Json, &[]), json, "{protocol}");
+        let by_sql = open();
+        Session::new(by_sql.clone()).execute(&sql).unwrap_or_else(|failure| panic!("{failure:?}: {sql}"));
+        assert_eq!(dumped(&by_sql, Format::Sql, &[]), sql, "{protocol}");
+        assert_eq!(dumped(&by_sql, Format::Csv, &["t"]), csv, "{protocol}");
+        let by_csv = open();
+        by_csv.declare(db.open_dyn("t").expect("it is there").definition().clone()).expect("it is new");
+        by_csv.load_csv("t", csv.as_bytes()).expect("it is whole");
+        assert_eq!(dumped(&by_csv, Format::Csv, &["t"]), csv, "{protocol}");
+        assert_eq!(dumped(&by_csv, Format::Json, &[]), json, "{protocol}");
+        // Defaults and keys work, and are not only written.
+        for copy in [copy, by_sql, by_csv] {
+            let mut session = Session::new(copy);
+            session.execute("insert into t (id) values (9)").expect("the others have defaults");
+            let twin = session.execute("insert into t (id, word) values (9, 'abc')").expect_err("its key is there");
+            assert_eq!(twin.error.state, SqlState::UNIQUE_VIOLATION, "{protocol}");
+            session.execute("insert into t (id, word) values (9, 'abd')").expect("another key");
         }
     }
 }

@@ -737,3 +737,34 @@ fn a_procedure_whose_sequence_there_is_not_is_refused_by_name() {
     let error = db.register(procedures![sell_two]).map(drop).unwrap_err().to_string();
     assert!(error.contains("procedure `sell_two`") && error.contains("seat_number"), "{error}");
 }
+
+/// Its sequence alone gives the values of such a column, also after the row was inserted.
+#[test]
+fn an_update_sets_no_column_that_only_its_sequence_gives() {
+    each(|setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let db = setting.open();
+        let column = |name: &'static str| ColumnDef::new(name, ColumnType::I64);
+        let number = column("number").identity(Identity::always());
+        let table = TableDef::builder("t").column(column("id")).column(number).column(column("n")).key(["id"]);
+        let table = db.declare(table.finish().expect("valid")).expect("it is new");
+        let (mut session, one) = (db.session(), || [Value::from(1i64)]);
+        let row = [Value::from(1i64), Value::NONE, Value::from(0i64)];
+        session.transact(|tx| tx.insert_dyn(&table, &row)).expect("a new key");
+        let changes = [("n", Value::from(5i64)), ("number", Value::from(7i64))];
+        let says = "column \"number\" of table \"t\" is given by its sequence: leave it as it is";
+        let refused = [
+            session.transact(|tx| tx.update_dyn(&table, &one(), &changes)).map(drop),
+            session.transact(|tx| tx.update_if_dyn(&table, &one(), &changes).map(drop)).map(drop),
+            session.transact(|tx| tx.upsert_dyn(&table, &row, |_| Ok(changes.to_vec()))).map(drop),
+        ];
+        for refused in refused {
+            assert_eq!(refused.expect_err("it is given").to_string(), says, "{}", setting.protocol.name);
+        }
+        session.transact(|tx| tx.update_dyn(&table, &one(), &changes[..1])).expect("the other column is free");
+        let read = session.transact(|tx| Ok(tx.get_dyn(&table, &one())?.expect("it is there").values()));
+        assert_eq!(read.expect("it runs alone")[1..], [Value::from(1i64), Value::from(5i64)]);
+    });
+}
