@@ -93,6 +93,19 @@ fn write(rows: &CatalogueRows<'_>, [inserted, updated, deleted]: &[Vec<Row>; 3])
 }
 
 impl Inner {
+    /// Notes the role that creates a table. The right to change tables keeps the role until the table is there.
+    ///
+    /// # Errors
+    /// There is no such role: a directory with rights of one could not be opened.
+    pub(crate) fn note_creator(&self, set: &TableSet, role: u32) -> Result<(), SchemaError> {
+        if self.access.current().role(role).is_none() {
+            let (table, problem) = (set.definition.name.to_string(), format!("is of role {role}, which there is not"));
+            return Err(SchemaError::Invalid(InvalidSchema::Invalid { table, problem }));
+        }
+        set.note_creator(role);
+        Ok(())
+    }
+
     /// Writes the rights of a table that is created or dropped, with its other rows.
     pub(crate) fn record_rights(&self, rows: &CatalogueRows<'_>, set: &TableSet, is_new: bool) -> Result<(), Abort> {
         let before = self.access.current();

@@ -263,8 +263,8 @@ impl<'e> Migration<'e> {
             Step::Create(set) if set.definition.name == *name => Some(set),
             _ => None,
         });
-        created.ok_or_else(|| SchemaError::Unknown(name.to_owned()))?.note_creator(role);
-        Ok(())
+        let created = created.ok_or_else(|| SchemaError::Unknown(name.to_owned()))?;
+        self.engine.inner().note_creator(created, role)
     }
 
     /// Adds the tables to which a changed table refers, or which refer to it: their links are made anew.

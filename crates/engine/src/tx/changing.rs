@@ -255,7 +255,7 @@ impl TxCore {
         let inner = &self.inner;
         if let TableChange::Own(name, role) = change {
             let created = self.find_changed(&name).ok_or(SchemaError::Unknown(name))?;
-            created.note_creator(role);
+            inner.note_creator(&created, role)?;
             return Ok(None);
         }
         let mut keeps = true;
