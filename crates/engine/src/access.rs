@@ -109,6 +109,18 @@ fn write(rows: &CatalogueRows<'_>, [inserted, updated, deleted]: &[Vec<Row>; 3])
 }
 
 impl Inner {
+    /// Checks the role that creates a table or sequence. The right to change tables keeps the role until that is there.
+    ///
+    /// # Errors
+    /// There is no such role: a directory with rights of one could not be opened.
+    pub(crate) fn check_creator(&self, created: &str, role: u32) -> Result<(), SchemaError> {
+        if self.access.current().role(role).is_none() {
+            let (table, problem) = (created.to_owned(), format!("is of role {role}, which there is not"));
+            return Err(SchemaError::Invalid(InvalidSchema::Invalid { table, problem }));
+        }
+        Ok(())
+    }
+
     /// Writes the rights of a table that is created or dropped, with its other rows.
     pub(crate) fn record_rights(&self, rows: &CatalogueRows<'_>, set: &TableSet, is_new: bool) -> Result<(), Abort> {
         let before = self.access.current();

@@ -263,6 +263,7 @@ impl<'e> Migration<'e> {
             Step::Create(set) if set.definition.name == *name => Some(set),
             _ => None,
         });
+        self.engine.inner().check_creator(name, role)?;
         match created {
             Some(set) => set.note_creator(role),
             None => self.sequences.note_creator(name, role)?,

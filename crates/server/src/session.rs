@@ -14,7 +14,7 @@ use bytes::{Bytes, BytesMut};
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::Datum;
 use seriatim::{Canceller, Database};
-use seriatim_sql::{Answer, Column, Prepared, Row, SqlError, SqlState, SqlType, Status};
+use seriatim_sql::{Answer, Column, Prepared, Row, SqlError, SqlState, SqlType, Status, bytes_of_rows};
 use seriatim_wire::message::{self, Body, decode};
 use seriatim_wire::messages::Message;
 use seriatim_wire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
@@ -28,6 +28,7 @@ use seriatim_wire::messages::response::{
 use seriatim_wire::messages::simplequery::Query;
 use seriatim_wire::messages::startup::ParameterStatus;
 
+use crate::authentication::hinted;
 use crate::values::{Format, read, write};
 
 /// Settings whose values a client is told, at the start and when they change.
@@ -46,6 +47,9 @@ const REPORTED: [(&str, &str); 13] = [
     ("default_transaction_read_only", "default_transaction_read_only"),
     ("in_hot_standby", "in_hot_standby"),
 ];
+
+/// The most bytes of rows that all portals of a session keep.
+const PORTAL_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 
 /// What comes after a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +153,8 @@ struct Rest {
     /// None of a statement without rows.
     columns: Option<Arc<[Column]>>,
     rows: IntoIter<Row>,
+    /// The bytes of all rows, if some are left.
+    bytes: usize,
     tag: String,
 }
 
@@ -557,6 +563,7 @@ impl Session {
     fn execute(&mut self, bytes: &Bytes, before_sync: bool) -> Result<(), SqlError> {
         let execute: Execute = decode(bytes).map_err(violation)?;
         let name = execute.name.unwrap_or_default();
+        let most = usize::try_from(execute.max_rows).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
         let mut portal = self.portals.remove(&name).ok_or_else(|| no_portal(&name))?;
         let mut rest = match portal.result.take() {
             Some(rest) if rest.columns.is_some() => rest,
@@ -582,13 +589,16 @@ impl Session {
                 for answer in answers {
                     match answer {
                         Answer::Notice(notice) => self.notice(&notice),
-                        Answer::Done(tag) => rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), tag }),
+                        Answer::Done(tag) => {
+                            rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), bytes: 0, tag })
+                        }
                         Answer::Rows { columns, rows, tag } => {
-                            rest = Some(Rest { columns: Some(columns), rows: rows.into_iter(), tag });
+                            let (columns, bytes) = (Some(columns), 0);
+                            rest = Some(Rest { columns, rows: rows.into_iter(), bytes, tag });
                         }
                         Answer::CopyOut { columns, lines, tag } => {
                             self.copy_out(columns, lines);
-                            rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), tag });
+                            rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), bytes: 0, tag });
                         }
                         Answer::CopyIn { columns } => {
                             self.copy_in(columns, Began::Extended);
@@ -598,7 +608,19 @@ impl Session {
                 }
                 match (failure, rest) {
                     (Some(error), _) => return Err(error),
-                    (None, Some(rest)) => rest,
+                    (None, Some(mut rest)) => {
+                        if rest.rows.len() > most {
+                            // The portal keeps rows until its transaction ends, beside those of others.
+                            let kept = |portal: &Portal| portal.result.as_ref().map_or(0, |rest| rest.bytes);
+                            rest.bytes = bytes_of_rows(rest.rows.as_slice());
+                            if self.portals.values().map(kept).sum::<usize>() + rest.bytes > PORTAL_BYTES_MAX {
+                                let message = "the portals of the session keep too many rows";
+                                let error = SqlError::new(SqlState::OUT_OF_MEMORY, message);
+                                return Err(hinted(error, "Ask a portal for all rows, or close it."));
+                            }
+                        }
+                        rest
+                    }
                     (None, None) => {
                         self.send(&EmptyQueryResponse::new());
                         return Ok(());
@@ -606,7 +628,6 @@ impl Session {
                 }
             }
         };
-        let most = usize::try_from(execute.max_rows).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
         match &rest.columns {
             // Such a statement is done once.
             None => self.send(&CommandComplete::new(rest.tag.clone())),
@@ -630,6 +651,9 @@ impl Session {
                     }
                 }
             }
+        }
+        if rest.rows.len() == 0 {
+            (rest.rows, rest.bytes) = (Vec::new().into_iter(), 0);
         }
         portal.result = Some(rest);
         self.portals.insert(name, portal);
@@ -702,4 +726,37 @@ pub(crate) fn fatal_error(error: &SqlError) -> Bytes {
 /// The end of a connection whose client violates the protocol.
 pub(crate) fn violated(why: &dyn std::fmt::Display) -> Bytes {
     fatal(SqlState("08P01"), &why.to_string(), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(tag: u8, parts: &[&[u8]]) -> Bytes {
+        let body = parts.concat();
+        let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
+        [&[tag][..], &length, &body].concat().into()
+    }
+
+    /// Portals that are asked for one row keep the others.
+    #[test]
+    fn the_rows_of_all_portals_are_counted() {
+        let database = Database::in_memory().expect("there is memory");
+        let role = seriatim::catalog::Access::FIRST;
+        let mut session = Session::new(database, role, &[], &[]).expect("no settings");
+        let text = b"select n from generate_series(1, 3000) as n\0";
+        session.message(&said(b'Q', &[b"begin\0"]), false);
+        session.message(&said(b'P', &[b"s\0", text, &[0, 0]]), false);
+        let mut portals = 0;
+        while !session.is_skipping {
+            assert!(portals < 10, "each has more than a tenth of what may be kept");
+            let name = format!("p{portals}\0");
+            session.message(&said(b'B', &[name.as_bytes(), b"s\0", &[0; 6]]), false);
+            session.message(&said(b'E', &[name.as_bytes(), &[0, 0, 0, 1]]), false);
+            portals += 1;
+        }
+        assert!(portals > 2, "{portals} portals");
+        let output = session.output().split();
+        assert!(output.windows(6).any(|bytes| bytes == b"C53200"), "{}", String::from_utf8_lossy(&output));
+    }
 }

@@ -1,5 +1,6 @@
 //! COPY: rows from a stream of bytes, and rows as one, in PostgreSQL's formats `text` and `csv`.
 
+use seriatim::catalog::TableDef;
 use seriatim::catalog::expression::Datum;
 use sqlparser::ast::{
     CopyLegacyCsvOption, CopyLegacyOption, CopyOption, CopySource, CopyTarget, Expr, Ident, Query, SelectItem, SetExpr,
@@ -162,6 +163,9 @@ fn byte(character: char, what: &str) -> Result<u8, SqlError> {
 /// The fields of a record; `None` is NULL.
 pub(crate) type Fields = Vec<Option<String>>;
 
+/// Most bytes of a record.
+const RECORD_BYTES_MAX: usize = if cfg!(test) { 1 << 12 } else { 1 << 30 };
+
 /// Cuts a stream into records.
 #[derive(Debug)]
 pub(crate) struct Decoder {
@@ -186,7 +190,7 @@ impl Decoder {
     /// A record is not of the format; it says its line.
     pub(crate) fn records(&mut self, bytes: &[u8], is_last: bool) -> Result<Vec<Fields>, SqlError> {
         self.buffer.extend_from_slice(bytes);
-        let buffer = std::mem::take(&mut self.buffer);
+        let mut buffer = std::mem::take(&mut self.buffer);
         let (mut records, mut start) = (Vec::new(), 0);
         let mut at = self.looked;
         while at < buffer.len() {
@@ -214,11 +218,16 @@ impl Decoder {
             }
             return Ok(records);
         }
-        self.buffer = buffer[start..].to_vec();
         // An escape at the end hides a byte that has not arrived.
         self.looked = at.min(buffer.len()) - start;
         if at > buffer.len() {
             self.looked -= 1;
+        }
+        // A record may arrive in many pieces: what is there of it stays where it is.
+        buffer.drain(..start);
+        self.buffer = buffer;
+        if self.buffer.len() > RECORD_BYTES_MAX {
+            return Err(self.malformed("a record is too long"));
         }
         Ok(records)
     }
@@ -245,6 +254,14 @@ impl Decoder {
         text.ok_or_else(|| SqlError::new(SqlState("22021"), "invalid byte sequence for encoding \"UTF8\""))
     }
 
+    /// Refuses more fields than any table has columns: each takes more memory than its bytes in the line.
+    fn check_count(&self, fields: &Fields) -> Result<(), SqlError> {
+        match fields.len() <= TableDef::COLUMNS_MAX {
+            true => Ok(()),
+            false => Err(self.malformed("extra data after last expected column")),
+        }
+    }
+
     fn text(&self, line: &[u8]) -> Result<Fields, SqlError> {
         let (mut fields, mut field, mut start, mut at) = (Vec::new(), Vec::new(), 0, 0);
         let end_of = |field: &mut Vec<u8>, raw: &[u8]| match raw == self.format.null.as_bytes() {
@@ -258,6 +275,7 @@ impl Decoder {
             match line[at] {
                 byte if byte == self.format.delimiter => {
                     fields.push(end_of(&mut field, &line[start..at])?);
+                    self.check_count(&fields)?;
                     start = at + 1;
                 }
                 b'\\' if at + 1 < line.len() => {
@@ -314,6 +332,7 @@ impl Decoder {
                 byte if byte == quote => (is_quoted, was_quoted) = (!is_quoted, true),
                 byte if byte == delimiter && !is_quoted => {
                     fields.push(end_of(&mut field, was_quoted)?);
+                    self.check_count(&fields)?;
                     was_quoted = false;
                 }
                 byte => field.push(byte),
@@ -462,5 +481,18 @@ mod tests {
         assert_eq!(failed("(format binary)"), SqlState::FEATURE_NOT_SUPPORTED);
         assert_eq!(failed("(delimiter 'ab')"), SqlState::SYNTAX_ERROR);
         assert_eq!(failed("(format csv, delimiter '\"')"), SqlState::INVALID_PARAMETER_VALUE);
+    }
+
+    #[test]
+    fn records_and_their_fields_have_a_most() {
+        for options in ["", "csv"] {
+            let mut decoder = Decoder::new(format_of(options).expect("sound"));
+            let fields = ",\t".repeat(TableDef::COLUMNS_MAX + 1) + "\n";
+            assert_eq!(decoder.records(fields.as_bytes(), false).expect_err("no table has so many").state.0, "22P04");
+            let mut decoder = Decoder::new(format_of(options).expect("sound"));
+            let mut piece = || decoder.records(&[b'x'; 1000], false);
+            let pieces = (0..100).take_while(|_| piece().is_ok()).count();
+            assert!((3..6).contains(&pieces), "{pieces} pieces of one record");
+        }
     }
 }

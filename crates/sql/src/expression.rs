@@ -39,6 +39,8 @@ pub(crate) struct Context {
     pub(crate) asked_for_user: Cell<bool>,
     /// Whether it takes numbers of sequences.
     pub(crate) takes_numbers: Cell<bool>,
+    /// Whether what is bound calls functions that have another value each time.
+    pub(crate) is_volatile: Cell<bool>,
     /// What its functions ask.
     pub(crate) around: Arc<Around>,
     /// The tables that it names.
@@ -590,6 +592,9 @@ impl<'c> Translator<'c> {
         let is_of_sequences = OF_SEQUENCES.contains(&&*own);
         if let (true, Some(context)) = (is_of_sequences, self.context) {
             context.takes_numbers.set(true);
+        }
+        if let (true, Some(context)) = (is_of_sequences || VOLATILE.contains(&&*own), self.context) {
+            context.is_volatile.set(true);
         }
         let argument = |argument: &FunctionArg| match argument {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) if is_of_sequences => {

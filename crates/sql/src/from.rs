@@ -928,6 +928,9 @@ fn source(
     if let Some((function, arguments, with_ordinality, alias)) = called(factor)? {
         let arguments = Arguments { of: &arguments, before, around };
         let source = match &*function {
+            "generate_series" if with_ordinality => {
+                return Err(SqlError::unsupported("generate_series WITH ORDINALITY", "unnest has it."));
+            }
             "generate_series" => series(&arguments, parameters)?,
             function => elements(function, &arguments, with_ordinality, parameters)?,
         };

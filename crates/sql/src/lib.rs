@@ -33,6 +33,7 @@ mod write;
 pub use array::{elements as array_elements, to_text as array_text};
 pub use error::{Report, SqlError, SqlState};
 pub use expression::VERSION;
+pub use run::bytes_of_rows;
 pub use select::{Column, Row};
 pub use session::{Answer, Failure, Prepared, Session, Status};
 pub use text::{Part, split, without_password};

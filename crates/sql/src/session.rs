@@ -19,8 +19,8 @@ use seriatim::{
     Abort, Canceller, Constraints, Database, DynHandle, Migration, OwnedTransaction, Savepoint, SchemaError, Tx,
 };
 use sqlparser::ast::{
-    ContextModifier, Expr, Ident, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
-    Value as Literal,
+    ContextModifier, Expr, Ident, OnInsert, Set, Statement, TransactionAccessMode, TransactionIsolationLevel,
+    TransactionMode, Value as Literal,
 };
 
 use crate::copy::{self, Copying, Decoder, What};
@@ -30,7 +30,7 @@ use crate::expression::{Context, VERSION};
 use crate::from::Parameters;
 use crate::names::{Names, SCHEMA, name, object};
 use crate::roles::{self, Actor, Become, RoleName};
-use crate::run::{Env, Run};
+use crate::run::{Env, Run, bytes_of_rows, check_kept};
 use crate::select::{Column, Row, Select};
 use crate::sequence::SetConstraints;
 use crate::subquery::{Queries, Subquery};
@@ -72,6 +72,17 @@ pub enum Answer {
     },
     /// Something worth knowing that is no error: a notice, or a warning.
     Notice(SqlError),
+}
+
+impl Answer {
+    /// The bytes of its rows.
+    fn bytes(&self) -> usize {
+        match self {
+            Answer::Rows { rows, .. } => bytes_of_rows(rows),
+            Answer::CopyOut { lines, .. } => lines.iter().map(|line| line.len() + size_of::<Vec<u8>>()).sum(),
+            Answer::Done(_) | Answer::CopyIn { .. } | Answer::Notice(_) => 0,
+        }
+    }
 }
 
 /// Whether a transaction is open, as the prompt of psql shows it.
@@ -342,7 +353,9 @@ impl Plan {
         Some(match (self, statement) {
             (Plan::Insert(insert), Statement::Insert(syntax)) => {
                 let updates = if insert.updates() { Privileges::UPDATE } else { Privileges::NONE };
-                let reads = reads(syntax.on.is_some() || syntax.returning.is_some());
+                // Without a target, a conflict tells nothing of a row but that there is one.
+                let looks = matches!(&syntax.on, Some(OnInsert::OnConflict(on)) if on.conflict_target.is_some());
+                let reads = reads(looks || syntax.returning.is_some());
                 (insert.table(), Privileges::INSERT | updates | reads)
             }
             (Plan::Update(update), Statement::Update(syntax)) => {
@@ -474,12 +487,18 @@ impl Session {
 
     fn run(&mut self, text: &str, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
         let ran = parse(text).and_then(|commands| {
-            let are_several = commands.len() > 1;
+            let (are_several, mut bytes) = (commands.len() > 1, 0);
             commands.iter().enumerate().try_for_each(|(at, command)| {
                 if are_several && !is_of_transactions(command) {
                     self.begin(true, None)?;
                 }
+                let before = answers.len();
                 self.command(command, answers)?;
+                if are_several {
+                    // All answers of a text are kept until its end.
+                    bytes += answers[before..].iter().map(Answer::bytes).sum::<usize>();
+                    check_kept(bytes, "a text of several statements")?;
+                }
                 if self.copying.is_some() && at + 1 < commands.len() {
                     self.copying = None;
                     let instead = "Send it as the last statement of a text.";
@@ -505,7 +524,7 @@ impl Session {
     /// No COPY has begun, a line is not of the format, or a row cannot be inserted. The COPY has ended then, and
     /// nothing of it is left.
     pub fn copy_data(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
-        self.copied(bytes, false).inspect_err(|_| self.end_copy())
+        self.copied(bytes, false).map_err(|error| self.end_copy(error))
     }
 
     /// Ends the COPY that has begun: its rows are committed, unless it is part of a transaction. Returns what was done.
@@ -513,7 +532,7 @@ impl Session {
     /// # Errors
     /// As [`Session::copy_data`]; a conflict of the commit.
     pub fn copy_done(&mut self) -> Result<Answer, SqlError> {
-        self.copied(&[], true).inspect_err(|_| self.end_copy())?;
+        self.copied(&[], true).map_err(|error| self.end_copy(error))?;
         let count = self.copying.take().map_or(0, |copying| copying.count);
         self.end_implicit(true)?;
         Ok(Answer::Done(tag("COPY ", count)))
@@ -521,16 +540,17 @@ impl Session {
 
     /// Ends the COPY that has begun, as the client could not send all of it: nothing of it is left. Returns the error.
     pub fn copy_fail(&mut self, why: &str) -> SqlError {
-        self.end_copy();
-        SqlError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {why}"))
+        self.end_copy(SqlError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {why}")))
     }
 
-    fn end_copy(&mut self) {
+    fn end_copy(&mut self, error: SqlError) -> SqlError {
+        let error = self.without_values(error);
         self.copying = None;
         self.fail();
         if matches!(&self.state, State::Open(open) if open.is_implicit) {
             self.roll_back();
         }
+        error
     }
 
     fn copied(&mut self, bytes: &[u8], is_last: bool) -> Result<(), SqlError> {
@@ -781,7 +801,7 @@ impl Session {
             let [of_commit, of_rollback] = *settings;
             *self.settings = if committed.is_ok() { of_commit } else { of_rollback };
         }
-        committed.map(|_| true).map_err(SqlError::from)
+        committed.map(|_| true).map_err(|error| self.without_values(error.into()))
     }
 
     fn roll_back(&mut self) {
@@ -898,6 +918,7 @@ impl Session {
             asked_for_user: Cell::new(false),
             asked_for_time: Cell::new(false),
             takes_numbers: Cell::new(false),
+            is_volatile: Cell::new(false),
             around: Arc::clone(&self.around),
             tables: RefCell::default(),
             queries,
@@ -980,10 +1001,31 @@ impl Session {
 
     #[cold]
     fn check_need(&self, need: &Need) -> Result<(), SqlError> {
-        match self.database.access().may(self.actor().current, need.object, need.privileges) {
+        let (access, role) = (self.database.access(), self.actor().current);
+        if !access.may(role, Object::Schema, Privileges::USAGE) {
+            return Err(roles::denied(format!("for schema {SCHEMA}")));
+        }
+        match access.may(role, need.object, need.privileges) {
             true => Ok(()),
             false => Err(roles::denied(format!("for table {}", need.table))),
         }
+    }
+
+    /// The same error, without the values in it if the session may not read the table that it is about.
+    #[cold]
+    fn without_values(&self, mut error: SqlError) -> SqlError {
+        let is_told = |table: &String| {
+            let table = self.names(None).table(table).ok();
+            table.and_then(|table| self.need(&table, Privileges::SELECT)).is_none_or(|need| {
+                let access = self.database.access();
+                access.may(self.actor().current, need.object, need.privileges)
+            })
+        };
+        // Errors of integrity show rows and keys.
+        if error.state.0.starts_with("23") && !error.table.as_ref().is_none_or(is_told) {
+            error.detail = None;
+        }
+        error
     }
 
     /// The roles of the session.
@@ -1074,6 +1116,13 @@ impl Session {
         if access.is_superuser(role) {
             return Ok(());
         }
+        if access.role(role).is_none() {
+            let message = format!("role with OID {role} does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+        }
+        if !access.may(role, Object::Schema, Privileges::USAGE) {
+            return Err(roles::denied(format!("for schema {SCHEMA}")));
+        }
         let names = self.names(None);
         // A table that the transaction has made is its own.
         let object = |table: &str| {
@@ -1143,7 +1192,7 @@ impl Session {
             }
             State::Between => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "the session has ended")),
         };
-        ran.map_err(SqlError::from)
+        ran.map_err(|error| self.without_values(error.into()))
     }
 
     /// Runs a statement in a transaction of its own, in which it can wait. It is repeated after a conflict.
@@ -1158,7 +1207,7 @@ impl Session {
             };
             let (names, around) = (self.names(None), &self.around);
             let ran = within(&open.asking(around), || planned.run(&open.transaction, (names, around), parameters));
-            let ran = ran.map_err(|abort| SqlError::from(open.transaction.explain(&abort)));
+            let ran = ran.map_err(|abort| self.without_values(open.transaction.explain(&abort).into()));
             let ended = match ran {
                 Ok(answer) => self.commit().map(|_| answer),
                 Err(error) => {

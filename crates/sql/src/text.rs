@@ -319,6 +319,13 @@ fn in_other_words(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 
 /// FETCH with all of its words: how many rows, FROM, and the cursor.
 fn fetch(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    // A negative number is one word.
+    if let Some(at) = tokens.iter().position(|token| token.token == Token::Minus)
+        && let Some(TokenWithSpan { token: Token::Number(digits, is_long), .. }) = tokens.get(at + 1)
+    {
+        tokens[at].token = Token::Number(format!("-{digits}"), *is_long);
+        tokens.remove(at + 1);
+    }
     let Some(cursor) = tokens.pop().filter(|_| !tokens.is_empty()) else { return tokens };
     let word = |word: Token| TokenWithSpan { token: word, span: cursor.span };
     let has_from = tokens.last().is_some_and(|last| is_word(last, "FROM") || is_word(last, "IN"));

@@ -49,7 +49,9 @@ impl Returning {
 
     fn row(&self, values: &[Value], table: &TableDef, env: Env<'_>) -> Result<Row, Abort> {
         let rows = [SourceRow::Computed(datums(values, table))];
-        Joined { rows: &rows, places: &self.places, env }.values(&self.outputs)
+        let row = Joined { rows: &rows, places: &self.places, env }.values(&self.outputs)?;
+        env.run.keep(&row).map_err(|error| env.fail(error))?;
+        Ok(row)
     }
 }
 
@@ -463,7 +465,7 @@ impl Inserting {
         let conflict = match &insert.on {
             None => None,
             Some(OnInsert::OnConflict(conflict)) => {
-                Some(Conflict::bind(conflict, (&table, &source), names, context, parameters)?)
+                Some(Conflict::bind(conflict, (&table, &source), context, parameters)?)
             }
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY", "ON CONFLICT is there.")),
         };
@@ -504,7 +506,9 @@ impl Inserting {
             };
             // All columns take their numbers before a NULL is refused, as in PostgreSQL.
             let row: Vec<Result<Value, Abort>> = (0..definition.columns.len()).map(column).collect();
-            rows.push(row.into_iter().collect::<Result<_, Abort>>()?);
+            let row = row.into_iter().collect::<Result<Vec<Value>, Abort>>()?;
+            env.run.keep_stored(&row).map_err(fail)?;
+            rows.push(row);
             Ok::<_, Abort>(())
         };
         match &self.rows {
@@ -526,6 +530,9 @@ impl Inserting {
                     })?;
                 }
             }
+        }
+        if let Some(update) = self.conflict.as_ref().and_then(|conflict| conflict.update.as_ref()) {
+            check_keys(&update.changes, definition, env).map_err(fail)?;
         }
         let mut written = Written::default();
         // The rows that the statement has written, where it could write them again.
@@ -562,9 +569,7 @@ impl Inserting {
             }
             written.count += 1;
             if let Some(returning) = &self.returning {
-                let row = returning.row(&after, definition, env)?;
-                env.run.keep(&row).map_err(fail)?;
-                written.rows.push(row);
+                written.rows.push(returning.row(&after, definition, env)?);
             }
         }
         Ok(written)
@@ -575,7 +580,6 @@ impl Conflict {
     fn bind(
         conflict: &sqlparser::ast::OnConflict,
         (table, source): (&DynHandle, &Source),
-        names: Names<'_>,
         context: &Context,
         parameters: &mut Parameters,
     ) -> Result<Conflict, SqlError> {
@@ -630,7 +634,6 @@ impl Conflict {
                 });
                 let condition = condition.transpose()?;
                 let changes = changes(&update.assignments, definition, &sources, context, parameters)?;
-                check_keys(&changes, definition, names)?;
                 Some(Change { places: sources.places(), changes, condition })
             }
         };
@@ -830,10 +833,10 @@ fn target(tables: &[TableWithJoins], names: Names<'_>) -> Result<(DynHandle, Sou
 }
 
 /// Refuses a change of key columns that foreign keys follow: it is a deletion and an insertion here, and they would
-/// follow the deletion.
-fn check_keys(changes: &[(usize, Given)], table: &TableDef, names: Names<'_>) -> Result<(), SqlError> {
+/// follow the deletion. It is checked in the transaction, as a plan may be older than a foreign key of another table.
+fn check_keys(changes: &[(usize, Given)], table: &TableDef, env: Env<'_>) -> Result<(), SqlError> {
     let Some((at, _)) = changes.iter().find(|(at, _)| !table.is_updatable(column_id(*at))) else { return Ok(()) };
-    for other in names.tables() {
+    for other in env.run.names().into_iter().flat_map(Names::tables) {
         let acts = |action: OnChange| !matches!(action, OnChange::NoAction | OnChange::Restrict);
         let references = &other.definition().references;
         let is_followed = |reference: &&seriatim::catalog::ReferenceDef| {
@@ -921,7 +924,6 @@ impl Updating {
         let returning = Returning::bind(update.returning.as_ref(), &source, context, parameters)?;
         let sources = Sources(vec![source.clone()]);
         let changes = changes(&update.assignments, table.definition(), &sources, context, parameters)?;
-        check_keys(&changes, table.definition(), names)?;
         let from = From::of_table(source, update.selection.as_ref(), context, parameters)?;
         let defaults = Defaults::of(&table, names, &context.around)?;
         let point = PointChange::of(&from, &changes, table.definition()).filter(|_| returning.is_none());
@@ -948,6 +950,7 @@ impl Updating {
             return Ok(Written { count: point.run(tx, &self.table, env)?.into(), rows: Vec::new() });
         }
         let fail = |error: SqlError| env.fail(error);
+        check_keys(&self.changes, definition, env).map_err(fail)?;
         let mut found = Vec::<(Vec<Value>, Vec<Value>)>::new();
         self.from.each(env, &mut |joined| {
             let Some(row) = stored_row(joined) else { return Ok(true) };

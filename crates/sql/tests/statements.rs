@@ -280,6 +280,73 @@ fn a_statement_that_computes_for_long_is_cancelled() {
         });
         assert_eq!(failed.expect_err("it has no end").error.state, SqlState::QUERY_CANCELED);
     }
+    // Rows that are in memory, which no operation of the transaction finds.
+    let elements = format!("unnest('{{{}}}'::int[])", vec!["1"; 5_000].join(","));
+    let text = format!("select count(*) from {elements} a, {elements} b, {elements} c");
+    let mut session = self::session("auto");
+    let canceller = session.canceller();
+    let waits = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        canceller.cancel();
+    });
+    let failed = session.execute(&text).expect_err("it takes hours");
+    assert_eq!(failed.error.state, SqlState::QUERY_CANCELED);
+    waits.join().expect("no panic");
+}
+
+/// The session of a role with this right to a table `t`, in which a superuser has put rows.
+fn session_with(right: &str) -> Session {
+    let database = Database::in_memory().expect("there is memory");
+    let mut session = Session::new(database.clone());
+    for text in [
+        "create table t (id int primary key, word text check (word <> 'bad'), n int unique)",
+        "insert into t values (1, 'secret', 10), (2, 'secret', 20)",
+        "create table u (id int primary key, t int references t)",
+        "insert into u values (1, 1)",
+        "create role ann",
+        &format!("grant {right} on t to ann"),
+    ] {
+        session.execute(text).unwrap_or_else(|failure| panic!("{text}: {failure}"));
+    }
+    let access = database.access();
+    let (ann, _) = access.named("ann").expect("it was made");
+    Session::new(database).of_role(ann)
+}
+
+#[test]
+fn errors_tell_no_values_to_who_may_not_read_them() {
+    let copy = |session: &mut Session| {
+        session.execute("copy t from stdin").map_err(|failure| failure.error)?;
+        session.copy_data(b"2\tword\t30\n")
+    };
+    for (right, is_told) in [("update, insert, delete", false), ("update, insert, delete, select", true)] {
+        let mut session = session_with(right);
+        for text in ["update t set word = 'bad'", "update t set n = 10", "delete from t", "insert into t values (2)"] {
+            let failed = session.execute(text).expect_err("it violates something").error;
+            assert!(failed.state.0.starts_with("23"), "{text}: {failed}");
+            assert_eq!(failed.detail.is_some(), is_told, "{text}: {failed}");
+        }
+        let failed = copy(&mut session).expect_err("the key exists");
+        assert_eq!((failed.state, failed.detail.is_some()), (SqlState::UNIQUE_VIOLATION, is_told), "{failed}");
+    }
+}
+
+#[test]
+fn a_role_that_is_gone_creates_no_table() {
+    let database = Database::in_memory().expect("there is memory");
+    let mut first = Session::new(database.clone());
+    first.execute("create role ann").expect("it is new");
+    first.execute("grant create on schema public to public").expect("it is there");
+    let (ann, _) = database.access().named("ann").map(|(id, role)| (id, role.clone())).expect("it was made");
+    let mut session = Session::new(database).of_role(ann);
+    session.execute("create table t (id int primary key)").expect("it is new");
+    session.execute("drop table t").expect("it is its own");
+    first.execute("drop role ann").expect("nothing depends on it");
+    for text in ["create table t (id int primary key)", "begin; create table t (id int primary key); commit"] {
+        let failed = session.execute(text).expect_err("nobody would own it").error;
+        assert_eq!(failed.state, SqlState::UNDEFINED_OBJECT, "{failed}");
+        session.execute("rollback").expect("there may be one");
+    }
 }
 
 /// A statement is refused or has an answer, however deep it is.

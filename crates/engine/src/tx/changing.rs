@@ -254,6 +254,7 @@ impl TxCore {
     ) -> Result<Option<Arc<TableSet>>, SchemaError> {
         let inner = &self.inner;
         if let TableChange::Own(name, role) = change {
+            inner.check_creator(&name, role)?;
             match self.find_changed(&name) {
                 Some(created) => created.note_creator(role),
                 None => self.change_sequences(|sequences| sequences.note_creator(&name, role))?,

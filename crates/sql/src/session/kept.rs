@@ -17,6 +17,7 @@ use super::{Answer, Prepared, Session, State, is_planned};
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Nothing, Translator};
 use crate::names::{name, object};
+use crate::run::{bytes_of_rows, check_kept};
 use crate::select::{Column, Row};
 use crate::subquery::Queries;
 use crate::text::Command;
@@ -34,6 +35,8 @@ pub(super) struct Kept {
 struct Cursor {
     columns: Arc<[Column]>,
     rows: Vec<Row>,
+    /// The bytes of them.
+    bytes: usize,
     /// The row at which it stands, from 1: 0 before the first, and one more than there are behind the last.
     at: usize,
     is_forward_only: bool,
@@ -214,7 +217,7 @@ impl Session {
     fn reset(&mut self, own: String, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
         match own.contains('.') {
             // Nobody knows what it usually is.
-            true => drop(self.settings.remove(&own)),
+            true => self.change_settings(&|settings| drop(settings.remove(&own)), false, answers),
             false => self.set_in_transaction(own, "default".to_owned(), false, answers)?,
         }
         Ok(())
@@ -281,13 +284,17 @@ impl Session {
             self.open_block("DECLARE CURSOR")?;
         }
         let planned = self.plan(&Statement::Query(query.clone()), &mut Vec::new())?;
+        self.check_permitted(&planned)?;
         let Answer::Rows { columns, rows, .. } = self.run_plan(&planned, &[])? else { return Ok(()) };
+        let bytes = bytes_of_rows(&rows);
+        let others: usize = self.kept.cursors.values().map(|cursor| cursor.bytes).sum();
+        check_kept(others + bytes, "a session with cursors")?;
         let savepoints = match &self.state {
             State::Open(open) => Some(open.savepoints.len()),
             _ => None,
         };
         let is_forward_only = declare.scroll == Some(false);
-        self.kept.cursors.insert(own, Cursor { columns, rows, at: 0, is_forward_only, holds, savepoints });
+        self.kept.cursors.insert(own, Cursor { columns, rows, bytes, at: 0, is_forward_only, holds, savepoints });
         Ok(())
     }
 }

@@ -96,9 +96,13 @@ const FUNCTIONS: &[Function] = &[
         let array = called.text(0);
         let elements = crate::array::elements(&array).ok_or_else(|| malformed(&array))?;
         let null = called.arguments.get(2).map(|_| called.text(2));
-        let shown: Vec<String> =
-            elements.into_iter().filter_map(|one| one.map(|one| one.into_owned()).or_else(|| null.clone())).collect();
-        Ok(text(shown.join(&called.text(1))))
+        let null = null.as_deref();
+        let shown = elements.iter().filter_map(|one| one.as_deref().or(null));
+        let between = called.text(1);
+        // A separator or what stands for NULL may be longer than all elements.
+        let bytes = shown.clone().fold(0_usize, |sum, one| sum.saturating_add(one.len() + between.len()));
+        called.env.run.check_length(bytes)?;
+        Ok(text(shown.collect::<Vec<&str>>().join(&between)))
     }),
     strict(&["array_length", "array_upper"], 2, &[TEXT, INT], ColumnType::I32, |called| {
         let (first, length) = called.extent()?;
