@@ -14,7 +14,9 @@ use bytes::{Bytes, BytesMut};
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::Datum;
 use seriatim::{Canceller, Database};
-use seriatim_sql::{Answer, Column, Prepared, Row, SqlError, SqlState, SqlType, Status, bytes_of_rows};
+use seriatim_sql::{
+    Answer, Column, Format, Prepared, Row, SqlError, SqlState, SqlType, Status, bytes_of_rows, read_value, write_value,
+};
 use seriatim_wire::message::{self, Body, decode};
 use seriatim_wire::messages::Message;
 use seriatim_wire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
@@ -29,8 +31,6 @@ use seriatim_wire::messages::simplequery::Query;
 use seriatim_wire::messages::startup::ParameterStatus;
 
 use crate::authentication::hinted;
-use crate::values::{Format, read, write};
-
 /// Settings whose values a client is told, at the start and when they change.
 const REPORTED: [(&str, &str); 13] = [
     ("server_version", "server_version"),
@@ -385,11 +385,11 @@ impl Session {
                     self.send(&CommandComplete::new(tag));
                 }
                 Answer::Done(tag) => self.send(&CommandComplete::new(tag)),
-                Answer::CopyOut { columns, lines, tag } => {
-                    self.copy_out(columns, lines);
+                Answer::CopyOut { columns, is_binary, lines, tag } => {
+                    self.copy_out(columns, is_binary, lines);
                     self.send(&CommandComplete::new(tag));
                 }
-                Answer::CopyIn { columns } => self.copy_in(columns, Began::Simple),
+                Answer::CopyIn { columns, is_binary } => self.copy_in(columns, is_binary, Began::Simple),
                 Answer::Notice(notice) => self.notice(&notice),
             }
         }
@@ -398,16 +398,18 @@ impl Session {
         }
     }
 
-    fn copy_out(&mut self, columns: usize, lines: Vec<Vec<u8>>) {
-        self.send(&CopyOutResponse::new(0, columns as i16, vec![0; columns]));
+    fn copy_out(&mut self, columns: usize, is_binary: bool, lines: Vec<Vec<u8>>) {
+        let format = i8::from(is_binary);
+        self.send(&CopyOutResponse::new(format, columns as i16, vec![format.into(); columns]));
         for line in lines {
             self.send(&CopyData::new(line.into()));
         }
         self.send(&CopyDone::new());
     }
 
-    fn copy_in(&mut self, columns: usize, began: Began) {
-        self.send(&CopyInResponse::new(0, columns as i16, vec![0; columns]));
+    fn copy_in(&mut self, columns: usize, is_binary: bool, began: Began) {
+        let format = i8::from(is_binary);
+        self.send(&CopyInResponse::new(format, columns as i16, vec![format.into(); columns]));
         self.copying = Some(began);
     }
 
@@ -466,7 +468,7 @@ impl Session {
         let mut data = BytesMut::new();
         for (at, (value, column)) in row.iter().zip(columns).enumerate() {
             let format = Format::of(formats, at, columns.len()).unwrap_or(Format::Text);
-            write(value, column, format, &mut data);
+            write_value(value, column, format, &mut data);
         }
         self.send(&DataRow::new(data, row.len() as i16));
     }
@@ -489,8 +491,12 @@ impl Session {
                 SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
             }),
         });
-        let given = given.collect::<Result<Vec<_>, _>>()?;
+        let mut given = given.collect::<Result<Vec<_>, _>>()?;
         let prepared = self.sql.prepare(&parse.query, &given)?;
+        given.resize(prepared.parameters().len(), None);
+        for (at, ty) in prepared.array_parameters() {
+            given[*at].get_or_insert(*ty);
+        }
         self.statements.insert(name, Arc::new(Mutex::new(Statement { text: parse.query, prepared, given })));
         self.send(&ParseComplete::new());
         Ok(())
@@ -515,7 +521,7 @@ impl Session {
             let sent = statement.given.get(at).copied().flatten();
             values.push(match value {
                 None => Datum::Null,
-                Some(bytes) => read(bytes, format, sent, ty)?,
+                Some(bytes) => read_value(bytes, format, sent, ty)?,
             });
         }
         let formats = bind.result_column_format_codes;
@@ -545,6 +551,10 @@ impl Session {
                 let columns = statement.prepared.columns().map(<[Column]>::to_vec);
                 self.send(&ParameterDescription::new(types));
                 (columns, Vec::new())
+            }
+            // A cursor that DECLARE has made is a portal, too.
+            b'P' if let (None, Some(columns)) = (self.portals.get(&name), self.sql.cursor_columns(&name)) => {
+                (Some(columns.to_vec()), Vec::new())
             }
             b'P' => {
                 let portal = self.portals.get(&name).ok_or_else(|| no_portal(&name))?;
@@ -596,12 +606,12 @@ impl Session {
                             let (columns, bytes) = (Some(columns), 0);
                             rest = Some(Rest { columns, rows: rows.into_iter(), bytes, tag });
                         }
-                        Answer::CopyOut { columns, lines, tag } => {
-                            self.copy_out(columns, lines);
+                        Answer::CopyOut { columns, is_binary, lines, tag } => {
+                            self.copy_out(columns, is_binary, lines);
                             rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), bytes: 0, tag });
                         }
-                        Answer::CopyIn { columns } => {
-                            self.copy_in(columns, Began::Extended);
+                        Answer::CopyIn { columns, is_binary } => {
+                            self.copy_in(columns, is_binary, Began::Extended);
                             return Ok(());
                         }
                     }
@@ -668,7 +678,8 @@ impl Session {
                 self.statements.remove(&name);
                 self.portals.retain(|_, portal| portal.name != name);
             }
-            b'P' => drop(self.portals.remove(&name)),
+            b'P' if self.portals.contains_key(&name) => drop(self.portals.remove(&name)),
+            b'P' => self.sql.close_cursor(&name),
             other => return Err(violation(format_args!("{other} is neither a statement nor a portal"))),
         }
         self.send(&CloseComplete::new());

@@ -33,7 +33,7 @@ pub(crate) type Parameters = Vec<Option<ColumnType>>;
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
     /// The source, by its position.
-    source: usize,
+    pub(crate) source: usize,
     pub(crate) access: Access,
     /// What a row must fulfil to be a partner.
     on: Vec<Bound>,

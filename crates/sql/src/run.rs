@@ -91,6 +91,11 @@ impl<'t> Run<'t> {
         self.schema.get_or_init(|| self.asked.map_or_else(Schema::default, |(names, _)| Schema::of(names)))
     }
 
+    /// What the session knows.
+    pub(crate) fn around(&self) -> Option<&Around> {
+        self.asked.map(|(_, around)| around)
+    }
+
     /// The role that asks.
     pub(crate) fn role(&self) -> u32 {
         self.asked.map_or(Access::FIRST, |(_, around)| around.role())

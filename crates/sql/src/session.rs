@@ -19,7 +19,7 @@ use seriatim::{
     Abort, Canceller, Constraints, Database, DynHandle, Migration, OwnedTransaction, Savepoint, SchemaError, Tx,
 };
 use sqlparser::ast::{
-    ContextModifier, Expr, Ident, OnInsert, Set, Statement, TransactionAccessMode, TransactionIsolationLevel,
+    ContextModifier, Declare, Expr, Ident, OnInsert, Set, Statement, TransactionAccessMode, TransactionIsolationLevel,
     TransactionMode, Value as Literal,
 };
 
@@ -59,6 +59,8 @@ pub enum Answer {
     CopyOut {
         /// How many columns they have.
         columns: usize,
+        /// Whether their values have binary formats.
+        is_binary: bool,
         /// Each with its end.
         lines: Vec<Vec<u8>>,
         /// What was done, as `COPY 3`.
@@ -69,6 +71,8 @@ pub enum Answer {
     CopyIn {
         /// How many columns a line has.
         columns: usize,
+        /// Whether their values have binary formats.
+        is_binary: bool,
     },
     /// Something worth knowing that is no error: a notice, or a warning.
     Notice(SqlError),
@@ -223,6 +227,7 @@ pub struct Prepared {
     /// None of an empty text.
     command: Option<Command>,
     parameters: Parameters,
+    arrays: Vec<(usize, SqlType)>,
     columns: Option<Arc<[Column]>>,
     plan: Option<Planned>,
 }
@@ -231,6 +236,11 @@ impl Prepared {
     /// The types of its parameters.
     pub fn parameters(&self) -> impl ExactSizeIterator<Item = ColumnType> + '_ {
         self.parameters.iter().map(|ty| ty.unwrap_or(ColumnType::LongText))
+    }
+
+    /// The parameters that are arrays, and their types, where their places tell them. Their values are texts.
+    pub fn array_parameters(&self) -> &[(usize, SqlType)] {
+        &self.arrays
     }
 
     /// The columns of its rows; none if it gives none.
@@ -256,6 +266,10 @@ struct Planned {
     time: Option<Timestamp>,
     /// Whether it takes numbers of sequences, for which an attempt of a closure cannot wait.
     takes_numbers: bool,
+    /// Whether it asks for settings, or changes some.
+    asks_settings: bool,
+    /// Parameters that are arrays, and their types.
+    arrays: Vec<(usize, SqlType)>,
     /// What it does with which objects.
     needs: Vec<Need>,
     /// For which roles and rights it was found that the session may do that.
@@ -573,10 +587,10 @@ impl Session {
                 let planned = self.plan(&Statement::Query(query), &mut Vec::new())?;
                 self.check_permitted(&planned)?;
                 let Answer::Rows { columns, rows, .. } = self.run_plan(&planned, &[])? else { return Ok(()) };
-                let lines = copying.format.header(&columns).into_iter();
-                let lines = lines.chain(rows.iter().map(|row| copying.format.row(row, &columns))).collect();
-                let tag = tag("COPY ", rows.len());
-                answers.push(Answer::CopyOut { columns: columns.len(), lines, tag });
+                let format = copying.format;
+                let lines = format.lines(&rows, &columns);
+                let (columns, is_binary, tag) = (columns.len(), format.is_binary(), tag("COPY ", rows.len()));
+                answers.push(Answer::CopyOut { columns, is_binary, lines, tag });
             }
             What::Into { table, columns } => {
                 let filling = Filling::bind(&table, &columns, self.names(None), &self.around)?;
@@ -586,8 +600,9 @@ impl Session {
                 self.check_writable()?;
                 self.begin(true, None)?;
                 self.surround(None);
-                answers.push(Answer::CopyIn { columns: filling.width() });
-                self.copying = Some(CopyIn { filling, decoder: Decoder::new(copying.format), count: 0 });
+                let (columns, is_binary) = (filling.width(), copying.format.is_binary());
+                answers.push(Answer::CopyIn { columns, is_binary });
+                self.copying = Some(CopyIn { filling, decoder: Decoder::new(copying.format, columns), count: 0 });
             }
         }
         Ok(())
@@ -624,14 +639,22 @@ impl Session {
         let of = |ty: &Option<SqlType>| ty.map(|ty| of_expressions(ty.column(String::new()).ty));
         let mut parameters: Parameters = given.iter().map(of).collect();
         parameters.resize(parameters.len().max(most), None);
+        let mut arrays = Vec::new();
         let plan = match &command {
             Some(Command::Statement(statement)) if is_planned(statement) => {
                 Some(self.plan(statement, &mut parameters)?)
             }
+            Some(command) if let Some(Declare { for_query: Some(query), .. }) = declared(command) => {
+                // Its rows are found when it runs.
+                arrays = self.plan(&Statement::Query(query.clone()), &mut parameters)?.arrays;
+                None
+            }
             _ => None,
         };
+        arrays.extend(plan.iter().flat_map(|planned| &planned.arrays));
+        let has_parameters = plan.is_some() || command.as_ref().is_some_and(|command| declared(command).is_some());
         if let Some(unknown) = parameters.iter().position(Option::is_none)
-            && plan.is_some()
+            && has_parameters
         {
             let message = format!("could not determine data type of parameter ${}", unknown + 1);
             return Err(SqlError::new(SqlState::INDETERMINATE_DATATYPE, message));
@@ -647,7 +670,7 @@ impl Session {
             }
             _ => None,
         };
-        Ok(Prepared { command, parameters, columns, plan })
+        Ok(Prepared { command, parameters, arrays, columns, plan })
     }
 
     /// Runs a prepared statement with these values of its parameters, which are of their types. If it is not `alone`,
@@ -685,6 +708,12 @@ impl Session {
         let is_apart = matches!(self.state, State::Idle(_)) && ddl::is_change(command);
         if !(alone || is_apart || is_of_transactions(command)) {
             self.begin(true, None)?;
+        }
+        if let (Some(declare), false) = (declared(command), values.is_empty()) {
+            self.check_alive()?;
+            self.declare(declare, &mut prepared.parameters, values)?;
+            answers.push(Answer::Done("DECLARE CURSOR".to_owned()));
+            return Ok(());
         }
         let (Some(planned), Command::Statement(statement)) = (&mut prepared.plan, command) else {
             return self.command(command, answers);
@@ -919,6 +948,8 @@ impl Session {
             asked_for_time: Cell::new(false),
             takes_numbers: Cell::new(false),
             is_volatile: Cell::new(false),
+            asked_for_settings: Cell::new(false),
+            arrays: RefCell::default(),
             around: Arc::clone(&self.around),
             tables: RefCell::default(),
             queries,
@@ -953,9 +984,22 @@ impl Session {
         let time = context.asked_for_time.get().then_some(context.now);
         let is_of_its_time = time.is_some() || sees_others || context.asked_for_user.get();
         let slots = context.queries.slots();
+        let (asks_settings, arrays) = (context.asked_for_settings.get(), context.arrays.take());
         let queries = context.queries.into_all();
         let (needs, is_permitted) = (self.needs(&plan, statement, &tables), Cell::new(None));
-        Ok(Planned { plan, queries, slots, tables, is_of_its_time, time, takes_numbers, needs, is_permitted })
+        Ok(Planned {
+            plan,
+            queries,
+            slots,
+            tables,
+            is_of_its_time,
+            time,
+            takes_numbers,
+            asks_settings,
+            arrays,
+            needs,
+            is_permitted,
+        })
     }
 
     /// What a plan does with which tables.
@@ -1168,6 +1212,23 @@ impl Session {
     }
 
     fn run_plan(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
+        if !planned.asks_settings {
+            return self.run_planned(planned, parameters);
+        }
+        let custom: Vec<String> = self.settings.keys().filter(|own| !own.starts_with('\0')).cloned().collect();
+        let all = SETTINGS.iter().map(|(own, ..)| (*own).to_owned()).chain(custom);
+        let known = all.filter_map(|own| self.setting(&own).ok().map(|value| (own, value))).collect();
+        self.around.know_settings(known);
+        let ran = self.run_planned(planned, parameters);
+        for (own, value, is_local) in self.around.changed_settings() {
+            if ran.is_ok() {
+                self.set_in_transaction(own, value, is_local, &mut Vec::new())?;
+            }
+        }
+        ran
+    }
+
+    fn run_planned(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
         if !planned.plan.is_read() {
             self.check_writable()?;
         }
@@ -1755,6 +1816,17 @@ fn shown(statement: &Statement) -> Option<String> {
     })
 }
 
+/// The cursor that a statement declares.
+fn declared(command: &Command) -> Option<&Declare> {
+    match command {
+        Command::Statement(statement) => match &**statement {
+            Statement::Declare { stmts, .. } => stmts.first(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Whether a statement reads or writes rows.
 fn is_planned(statement: &Statement) -> bool {
     matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_))
@@ -1806,6 +1878,7 @@ const SETTINGS: &[(&str, &str, Option<&[&str]>)] = &[
     ("extra_float_digits", "1", Some(&["0", "2", "3"])),
     ("integer_datetimes", "on", Some(&[])),
     ("intervalstyle", "postgres", Some(&[])),
+    ("jit", "off", Some(&["on"])),
     ("is_superuser", "on", Some(&[])),
     ("in_hot_standby", "off", Some(&[])),
     ("search_path", "public", Some(&["\"$user\", public", "pg_catalog", "public, pg_catalog"])),

@@ -3,6 +3,7 @@
 //! No roll-back takes a number back. A call may wait for the disk. So a statement with one runs in an explicit
 //! transaction: that holds nothing for which the disk could wait.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -42,11 +43,23 @@ struct State {
     taken: Vec<(Sequence, i64)>,
     /// The last sequence of which it took one.
     last: Option<Sequence>,
+    /// The settings, for a statement that asks for them.
+    settings: BTreeMap<String, String>,
+    /// Those that it changes: name, value, and whether only for its transaction.
+    changed: Vec<(String, String, bool)>,
 }
 
 impl Around {
     pub(crate) fn new(database: Database, role: u32) -> Arc<Around> {
-        let state = State { role, now: Timestamp::default(), is_read_only: false, taken: Vec::new(), last: None };
+        let state = State {
+            role,
+            now: Timestamp::default(),
+            is_read_only: false,
+            taken: Vec::new(),
+            last: None,
+            settings: BTreeMap::new(),
+            changed: Vec::new(),
+        };
         Arc::new(Around { database, state: Mutex::new(state) })
     }
 
@@ -63,6 +76,31 @@ impl Around {
     pub(crate) fn begin(&self, now: Timestamp, is_read_only: bool, role: u32) {
         let mut state = self.state();
         (state.now, state.is_read_only, state.role) = (now, is_read_only, role);
+    }
+
+    /// The next statement asks for settings, which are these.
+    pub(crate) fn know_settings(&self, settings: BTreeMap<String, String>) {
+        let mut state = self.state();
+        (state.settings, state.changed) = (settings, Vec::new());
+    }
+
+    /// What the statement has changed of them.
+    pub(crate) fn changed_settings(&self) -> Vec<(String, String, bool)> {
+        let mut state = self.state();
+        state.settings.clear();
+        std::mem::take(&mut state.changed)
+    }
+
+    /// The value of a setting, if there is one of this name.
+    pub(crate) fn setting(&self, name: &str) -> Option<String> {
+        self.state().settings.get(&name.to_lowercase()).cloned()
+    }
+
+    /// Changes a setting when the statement ends.
+    pub(crate) fn change_setting(&self, name: &str, value: &str, is_local: bool) {
+        let (mut state, name) = (self.state(), name.to_lowercase());
+        state.settings.insert(name.clone(), value.to_owned());
+        state.changed.push((name, value.to_owned(), is_local));
     }
 
     /// Forgets the numbers, as DISCARD does.

@@ -92,6 +92,31 @@ fn changed_defaults_and_keys_come_back_from_dumps_of_each_format() {
 }
 
 #[test]
+fn the_places_of_parameters_tell_which_arrays_they_are() {
+    let mut session = session("auto");
+    session.execute("create table t (id int primary key, word varchar(4), day date)").expect("it is new");
+    session.execute("insert into t values (1, 'a', '2026-12-01'), (2, 'b', null), (3, 'c', null)").expect("new keys");
+    for (text, wanted) in [
+        ("select id from t where id = any($1)", vec![(0, 1007)]),
+        ("select id from t where word = any($2) and id <> all($1)", vec![(1, 1015), (0, 1007)]),
+        ("select id from t where id = any($1::bigint[])", vec![(0, 1016)]),
+        ("select a.id from t a join t b on b.day = any($1)", vec![(0, 1182)]),
+        ("select typname from pg_type where oid = any($1::oid[])", vec![(0, 1028)]),
+        ("declare c cursor for select id from t where id = any($1)", vec![(0, 1007)]),
+        ("delete from t where (id) = any ($1)", vec![(0, 1007)]),
+        ("select id from t where id = $1", vec![]),
+    ] {
+        let prepared = session.prepare(text, &[]).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let found: Vec<_> = prepared.array_parameters().iter().map(|(at, ty)| (*at, ty.oid())).collect();
+        assert_eq!(found, wanted, "{text}");
+    }
+    let mut select = session.prepare("select id from t where id = any($1) order by id", &[]).expect("sound");
+    let answers = session.execute_prepared(&mut select, &[Datum::Text("{3,NULL,1,7}".into())], true).expect("sound");
+    let Some(Answer::Rows { rows, .. }) = answers.last() else { panic!("{answers:?}") };
+    assert_eq!(*rows, [[Datum::Integer(1)], [Datum::Integer(3)]]);
+}
+
+#[test]
 fn prepared_statements_have_parameters_and_notice_changes_of_tables() {
     let mut session = session("auto");
     session.execute("create table t (id int primary key, n numeric(6, 2), word varchar(4))").expect("it is new");

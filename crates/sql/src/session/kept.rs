@@ -16,6 +16,7 @@ use sqlparser::ast::{
 use super::{Answer, Prepared, Session, State, is_planned};
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Nothing, Translator};
+use crate::from::Parameters;
 use crate::names::{name, object};
 use crate::run::{bytes_of_rows, check_kept};
 use crate::select::{Column, Row};
@@ -173,7 +174,7 @@ impl Session {
             }
             Statement::Declare { stmts, .. } => {
                 let [declare] = &**stmts else { return Ok(false) };
-                self.declare(declare)?;
+                self.declare(declare, &mut Vec::new(), &[])?;
                 answers.push(done("DECLARE CURSOR"));
             }
             Statement::Fetch { name: ident, direction, into: None, .. } => {
@@ -192,6 +193,8 @@ impl Session {
                 self.kept.cursors.remove(&own).ok_or_else(|| no_cursor(&own))?;
                 answers.push(done("CLOSE CURSOR"));
             }
+            // Nobody can listen.
+            Statement::UNLISTEN { .. } => answers.push(done("UNLISTEN")),
             Statement::Reset(reset) => {
                 match &reset.reset {
                     Reset::SessionAuthorization => {}
@@ -267,7 +270,23 @@ impl Session {
         self.run_prepared(prepared, &values, true, answers)
     }
 
-    fn declare(&mut self, declare: &Declare) -> Result<(), SqlError> {
+    /// The columns of a cursor that DECLARE has made; none if there is no such cursor.
+    pub fn cursor_columns(&self, name: &str) -> Option<Arc<[Column]>> {
+        self.kept.cursors.get(name).map(|cursor| cursor.columns.clone())
+    }
+
+    /// Ends a cursor that DECLARE has made, if there is one of this name.
+    pub fn close_cursor(&mut self, name: &str) {
+        self.kept.cursors.remove(name);
+    }
+
+    /// Makes a cursor of a query with these values of its parameters.
+    pub(super) fn declare(
+        &mut self,
+        declare: &Declare,
+        parameters: &mut Parameters,
+        values: &[Datum<'_>],
+    ) -> Result<(), SqlError> {
         let Declare { names, declare_type: Some(DeclareType::Cursor), for_query: Some(query), .. } = declare else {
             return Err(SqlError::unsupported(declare, "DECLARE name CURSOR FOR query is there."));
         };
@@ -283,9 +302,9 @@ impl Session {
         if !holds {
             self.open_block("DECLARE CURSOR")?;
         }
-        let planned = self.plan(&Statement::Query(query.clone()), &mut Vec::new())?;
+        let planned = self.plan(&Statement::Query(query.clone()), parameters)?;
         self.check_permitted(&planned)?;
-        let Answer::Rows { columns, rows, .. } = self.run_plan(&planned, &[])? else { return Ok(()) };
+        let Answer::Rows { columns, rows, .. } = self.run_plan(&planned, values)? else { return Ok(()) };
         let bytes = bytes_of_rows(&rows);
         let others: usize = self.kept.cursors.values().map(|cursor| cursor.bytes).sum();
         check_kept(others + bytes, "a session with cursors")?;

@@ -92,6 +92,38 @@ const FUNCTIONS: &[Function] = &[
     comparison(&["\0all <="], |called| called.quantified(true, |order| order.is_le())),
     comparison(&["\0all >"], |called| called.quantified(true, |order| order.is_gt())),
     comparison(&["\0all >="], |called| called.quantified(true, |order| order.is_ge())),
+    strict(&["current_setting"], 1, &[TEXT, BOOL], ColumnType::LongText, |called| {
+        let own = called.text(0);
+        match called.env.run.around().and_then(|around| around.setting(&own)) {
+            Some(value) => Ok(text(value)),
+            None if matches!(called.arguments.get(1), Some(Datum::Bool(true))) => Ok(Datum::Null),
+            None => {
+                let message = format!("unrecognized configuration parameter \"{own}\"");
+                Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
+            }
+        }
+    }),
+    Function {
+        names: &["set_config"],
+        least: 3,
+        arguments: &[TEXT, TEXT, BOOL],
+        is_variadic: false,
+        result: ColumnType::LongText,
+        is_strict: false,
+        apply: |called| {
+            if called.arguments[0].is_null() {
+                return Err(SqlError::new(SqlState("22004"), "SET requires parameter name"));
+            }
+            let own = called.text(0);
+            let value = if called.arguments[1].is_null() { "default".to_owned() } else { called.text(1) };
+            crate::Session::check_setting(&own, &value)?;
+            let is_local = matches!(called.arguments[2], Datum::Bool(true));
+            if let Some(around) = called.env.run.around() {
+                around.change_setting(&own, &value, is_local);
+            }
+            Ok(text(value))
+        },
+    },
     strict(&["array_to_string"], 2, &[TEXT, TEXT, TEXT], ColumnType::LongText, |called| {
         let array = called.text(0);
         let elements = crate::array::elements(&array).ok_or_else(|| malformed(&array))?;
