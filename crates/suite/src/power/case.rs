@@ -268,13 +268,27 @@ impl<'c> Stage<'c> {
     pub(super) fn live(&mut self) -> Result<(), String> {
         let Stage { settings, disk, rng, model, known, tally } = self;
         let mode = [Durability::Async, Durability::Group, Durability::Group, Durability::Sync][rng.below(4) as usize];
-        let Some((db, process)) = settings.open(mode, disk, rng, tally)? else { return Ok(()) };
+        let Some((db, process, broken)) = settings.open(mode, disk, rng, tally)? else { return Ok(()) };
         verify::recovered(&db, model, known, tally)?;
         let Setting { durable_snapshots: shows, defers, .. } = settings.case.setting;
         let (rng, plan, planted) = (rng.fork(), settings.case.plan, settings.case.planted);
         let reads_the_past = settings.case.setting.reads_the_past();
-        CrashRun { db, disk, process, rng, mode, plan, planted, reads_the_past, shows, defers, model, known, tally }
-            .run()
+        let run = CrashRun {
+            db,
+            disk,
+            process,
+            rng,
+            mode,
+            plan,
+            planted,
+            reads_the_past,
+            shows,
+            defers,
+            model,
+            known,
+            tally,
+        };
+        run.run(broken)
     }
 
     /// Opens the database on a disk that works, and checks its contents.
@@ -322,15 +336,16 @@ impl Settings<'_> {
     }
 
     /// Opens the database, cut short a few times perhaps, and plans when its life is to be. `None` if the
-    /// disk did not let it.
+    /// disk did not let it. Also tells whether its log may have met a failure meanwhile.
     fn open(
         &self,
         mode: Durability,
         disk: &FaultyDisk,
         rng: &mut Rng,
         tally: &mut Tally,
-    ) -> Result<Option<(Database, FaultyDisk)>, String> {
+    ) -> Result<Option<(Database, FaultyDisk, bool)>, String> {
         for attempt in 0.. {
+            let mut broken = false;
             disk.reboot();
             disk.crash_at(NEVER);
             if attempt < CUT_OPENINGS_MAX && rng.percent(25) {
@@ -341,7 +356,10 @@ impl Settings<'_> {
             if self.case.plan == Plan::Faults && attempt < CUT_OPENINGS_MAX && rng.percent(25) {
                 match rng.percent(30) {
                     true => disk.set_capacity(disk.used_bytes() + rng.below(40_000)),
-                    false => crash_run::plan_failure(disk, rng, 8),
+                    false => {
+                        broken = true;
+                        crash_run::plan_failure(disk, rng, 8);
+                    }
                 }
             }
             let process = disk.mount();
@@ -355,7 +373,7 @@ impl Settings<'_> {
                     if rng.percent(60) {
                         plan_end(disk, rng, 400);
                     }
-                    return Ok(Some((db, process)));
+                    return Ok(Some((db, process, broken)));
                 }
                 // It ended at the very end.
                 Ok(_) => tally.ended_opening(disk),

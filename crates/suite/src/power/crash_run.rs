@@ -108,8 +108,8 @@ const EXPLICIT: usize = 5;
 const PARKED_MAX: usize = 3;
 
 impl CrashRun<'_> {
-    /// Lives it.
-    pub(super) fn run(mut self) -> Result<(), String> {
+    /// Lives it. Its log may be `broken` since the opening.
+    pub(super) fn run(mut self, broken: bool) -> Result<(), String> {
         let db = self.db.clone();
         let mut sessions: Vec<Session> = (0..self.rng.range(1, 4)).map(|_| db.session()).collect();
         let mut for_explicit: Vec<Session> = (0..EXPLICIT).map(|_| db.session()).collect();
@@ -120,8 +120,8 @@ impl CrashRun<'_> {
             parked: Vec::new(),
             outstanding: Vec::new(),
             stopped: None,
-            faulted: false,
-            broken: false,
+            faulted: broken,
+            broken,
             full: false,
             calls: false,
             linked: Tables::open(&db)?,
