@@ -26,5 +26,6 @@ pub mod reorder;
 mod report;
 mod row;
 mod rtm;
+mod server;
 mod setting;
 pub mod stationary;

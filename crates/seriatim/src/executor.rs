@@ -297,21 +297,30 @@ impl Reserved<'_> {
         _procedure: P,
         arguments: P::Arguments,
     ) -> Running<Result<Committed<P::Output>, TransactError>> {
+        // Numbers are taken where the call runs.
         let told = |entry: &Entry, with: &mut dyn FnMut(&dyn CallArguments)| {
-            with(&Straight::<P> { handles: entry.handles::<P>(), arguments: &arguments });
+            let mut place = None;
+            if P::NUMBERS.is_empty()
+                && let Ok(arguments) = P::complete(&arguments, &mut |_| Ok(0), &mut place)
+            {
+                with(&Straight::<P> { handles: entry.handles::<P>(), arguments });
+            }
         };
         let (predicted, known) = self.executor.predicted(|registry| registry.find::<P>().cloned(), told);
+        let mut place = None;
         self.executor.inner.start(self.permit, Origin::Procedure, predicted, move |detached, session, decided, wait| {
             let stepping = Stepping { known: known.as_ref(), detached, decided, wait };
-            session.step_declared::<P, P::Output>(&arguments, stepping, |value| value)
+            session.step_declared::<P, P::Output>((&arguments, &mut place), stepping, |value| value)
         })
     }
 
     /// As [`Executor::call_by_name`].
     pub fn call_by_name(self, name: &str, arguments: Value) -> Running<Result<Committed<Value>, TransactError>> {
         let told = |entry: &Entry, with: &mut dyn FnMut(&dyn CallArguments)| {
-            // Wrong arguments are reported where the call runs.
-            if let Ok(call) = entry.registered.arguments(entry, &arguments) {
+            // Wrong arguments are reported where the call runs, and numbers are taken there.
+            if entry.numbers.is_empty()
+                && let Ok(call) = entry.registered.arguments(entry, &arguments)
+            {
                 with(&*call);
             }
         };

@@ -2,6 +2,8 @@
 
 #[path = "clients/authentication.rs"]
 mod authentication;
+#[path = "clients/mutated.rs"]
+mod mutated;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -296,6 +298,13 @@ fn close(kind: u8, name: &str) -> Vec<u8> {
     message(b'C', &[&[kind], name.as_bytes(), b"\0"])
 }
 
+/// Rows of two fields, as a message of a binary COPY.
+fn binary_rows(rows: &[[&[u8]; 2]]) -> Vec<u8> {
+    let field = |field: &&[u8]| [&u32::try_from(field.len()).expect("short").to_be_bytes(), *field].concat();
+    let row = |row: &[&[u8]; 2]| [&[0, 2][..], &row.iter().flat_map(field).collect::<Vec<u8>>()].concat();
+    message(b'd', &[b"PGCOPY\n\xff\r\n\0", &[0; 8], &rows.iter().flat_map(row).collect::<Vec<u8>>(), &[0xff; 2]])
+}
+
 /// A field of an error.
 fn field(body: &[u8], code: u8) -> String {
     let found = body.split(|byte| *byte == 0).find(|field| field.first() == Some(&code));
@@ -392,6 +401,62 @@ fn messages_have_the_answers_of_postgresql() {
                 sync(),
                 describe(b'S', "d"),
                 sync(),
+            ],
+        ),
+        (
+            "binary COPY out",
+            &[
+                query("copy (select id, s, n, c, v from t order by id limit 2) to stdout (format binary)"),
+                query("copy (select id from t where false) to stdout with binary"),
+                query("copy (select null::int, 'x'::text) to stdout binary"),
+            ],
+        ),
+        (
+            "binary COPY in",
+            &[
+                query("copy t (id, v) from stdin (format binary)"),
+                binary_rows(&[[&[0, 0, 0, 50], b"one"], [&[0, 0, 0, 51], b""]]),
+                message(b'c', &[]),
+                query("select id, v from t where id >= 50 order by id; delete from t where id >= 50"),
+            ],
+        ),
+        (
+            "binary COPY of other bytes",
+            &[
+                query("copy t (id, v) from stdin binary"),
+                message(b'd', &[b"1\tone\n"]),
+                message(b'c', &[]),
+                query("copy t (id, v) from stdin binary"),
+                binary_rows(&[[&[0, 0, 0, 0, 0, 0, 0, 50], b"one"]]),
+                message(b'c', &[]),
+                query("copy t (id, v) from stdin binary"),
+                binary_rows(&[[&[0, 0, 0, 50], b"\xff"]]),
+                message(b'c', &[]),
+                query("copy t (id) from stdin binary"),
+                binary_rows(&[[&[0, 0, 0, 50], b"one"]]),
+                message(b'c', &[]),
+                query("copy t (id, v) from stdin binary"),
+                binary_rows(&[[&[0, 0, 0, 50], b"one"]]),
+                message(b'd', &[b"more"]),
+                message(b'c', &[]),
+                query("copy t (id, v) from stdin (format binary, delimiter ',')"),
+                query("select count(*) from t where id >= 50"),
+            ],
+        ),
+        (
+            "cursors of DECLARE",
+            &[
+                query("begin"),
+                parse("", "declare c cursor for select id, v from t where id < $1 order by id", &[]),
+                bind("", "", 0, &[n("4")], 0),
+                execute("", 0),
+                describe(b'P', "c"),
+                sync(),
+                query("fetch 2 from c"),
+                close(b'P', "c"),
+                sync(),
+                query("fetch 1 from c"),
+                query("rollback"),
             ],
         ),
         (

@@ -162,6 +162,8 @@ pub enum FailureKind {
     DuplicateKey,
     /// A row refers to one that does not exist, or is still referred to.
     ForeignKey,
+    /// A row agrees with another where a unique constraint does not allow it, which the end looks at.
+    Unique,
     /// A row does not meet a condition of its table.
     Check,
     /// A number leaves the range of its type, or a division by zero.
@@ -187,6 +189,7 @@ impl fmt::Display for FailureKind {
             FailureKind::MissingRow => "missing row",
             FailureKind::DuplicateKey => "duplicate key",
             FailureKind::ForeignKey => "foreign key",
+            FailureKind::Unique => "unique constraint",
             FailureKind::Check => "violated condition",
             FailureKind::Overflow => "overflow",
             FailureKind::CommutativeOverflow => "overflow of a sum",

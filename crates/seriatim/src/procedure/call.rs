@@ -82,6 +82,8 @@ impl Session {
         _procedure: P,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
+        let mut place = None;
+        let arguments = self.complete::<P>(arguments, &mut place)?;
         let mut result = self.call_unless_overtaken::<P>(arguments, None);
         self.runner.answer(&mut result);
         result
@@ -99,9 +101,34 @@ impl Session {
         &mut self,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
-        let mut output = None;
+        let (mut output, mut place) = (None, None);
+        let arguments = self.complete::<P>(arguments, &mut place)?;
         let committed = self.call_in::<P>(arguments, None, &mut output)?;
         Ok(with_value(committed, output))
+    }
+
+    /// All arguments of a call: with the numbers that it takes now. Its attempts have the same.
+    #[inline]
+    pub(crate) fn complete<'given, P: Declared>(
+        &mut self,
+        given: &'given P::Arguments,
+        place: &'given mut Option<P::All>,
+    ) -> Result<&'given P::All, TransactError> {
+        match P::NUMBERS.is_empty() {
+            true => P::complete(given, &mut |_| Ok(0), place),
+            false => self.complete_numbers::<P>(given, place),
+        }
+    }
+
+    #[cold]
+    fn complete_numbers<'given, P: Declared>(
+        &mut self,
+        given: &'given P::Arguments,
+        place: &'given mut Option<P::All>,
+    ) -> Result<&'given P::All, TransactError> {
+        let at = self.find_declared::<P>()?;
+        let (entry, engine) = (Arc::clone(&self.called.entries[at]), self.runner.engine());
+        P::complete(given, &mut |at| engine.next_number(&entry.numbers[at]), place)
     }
 
     /// As [`Session::call_declared`], in these partitions if they are known. It is called again if its result would
@@ -109,7 +136,7 @@ impl Session {
     #[inline]
     fn call_unless_overtaken<P: Declared>(
         &mut self,
-        arguments: &P::Arguments,
+        arguments: &P::All,
         known: Option<&InPartitions>,
     ) -> Result<Committed<P::Output>, TransactError> {
         let mut output = None;
@@ -125,7 +152,7 @@ impl Session {
     #[inline]
     fn call_in<P: Declared>(
         &mut self,
-        arguments: &P::Arguments,
+        arguments: &P::All,
         known: Option<&InPartitions>,
         output: &mut Option<P::Output>,
     ) -> Result<Committed<()>, TransactError> {
@@ -178,7 +205,7 @@ impl Session {
     /// runs whole in one step, if its thread may `wait`.
     pub(crate) fn step_declared<P: Declared, R: Data>(
         &mut self,
-        arguments: &P::Arguments,
+        (given, place): (&P::Arguments, &mut Option<P::All>),
         Stepping { known, detached, decided, wait }: Stepping<'_, R>,
         convert: impl Fn(P::Output) -> R,
     ) -> Step<R> {
@@ -186,6 +213,20 @@ impl Session {
             Ok(at) => at,
             Err(error) => return Step::Done(Err(error)),
         };
+        if !P::NUMBERS.is_empty() && place.is_none() {
+            // They may have to be reserved first.
+            if !wait {
+                return Step::Stalled;
+            }
+            if let Err(error) = self.complete::<P>(given, place) {
+                return Step::Done(Err(error));
+            }
+        }
+        let arguments = match P::NUMBERS.is_empty() {
+            true => P::complete(given, &mut |_| Ok(0), place).ok(),
+            false => place.as_ref(),
+        };
+        let arguments = arguments.expect("it was completed");
         let Session { runner, called, .. } = self;
         let entry = called.entry(at);
         // A transaction that waits for its decision cannot be repaired.
@@ -340,7 +381,7 @@ impl Entry {
 /// A procedure's body with its arguments.
 pub(crate) struct Straight<'c, P: Declared> {
     pub(crate) handles: &'c P::Handles,
-    pub(crate) arguments: &'c P::Arguments,
+    pub(crate) arguments: &'c P::All,
 }
 
 impl<P: Declared> Body for Straight<'_, P> {
@@ -380,7 +421,7 @@ fn run_scheduled<P: Declared>(
     runner: &mut Runner,
     procedures: &RwLock<Registry>,
     entry: &Entry,
-    arguments: &P::Arguments,
+    arguments: &P::All,
     output: &mut Option<P::Output>,
 ) -> Result<Committed<()>, TransactError> {
     let handles = entry.handles::<P>();
@@ -436,9 +477,15 @@ pub(crate) fn step_by_name<P: Declared>(
     arguments: &Value,
     stepping: Stepping<'_, Value>,
 ) -> Step<Value> {
-    match P::Arguments::from_value(arguments) {
-        Ok(arguments) => session.step_declared::<P, Value>(&arguments, stepping, |value| value.to_value()),
-        Err(error) => Step::Done(Err(unfit(P::NAME, &error))),
+    let given = match P::Arguments::from_value(arguments) {
+        Ok(given) => given,
+        Err(error) => return Step::Done(Err(unfit(P::NAME, &error))),
+    };
+    // Numbers that a call has taken are not kept between its steps.
+    match (P::NUMBERS.is_empty(), stepping.wait) {
+        (true, _) => session.step_declared::<P, Value>((&given, &mut None), stepping, |value| value.to_value()),
+        (false, true) => Step::Done(session.call_declared::<P>(&given).map(to_value)),
+        (false, false) => Step::Stalled,
     }
 }
 

@@ -10,7 +10,7 @@ use super::call::Straight;
 use super::registered::{Registered, Typed};
 use super::represented::Represented;
 use super::{Data, DataType, Schedule, Touch};
-use crate::{Abort, Database, SchemaError, Tx};
+use crate::{Abort, Database, SchemaError, TransactError, Tx};
 
 /// A declared procedure. `#[procedure]` implements it for a unit type with the function's name.
 pub trait Declared: Copy + Send + Sync + 'static {
@@ -20,12 +20,27 @@ pub trait Declared: Copy + Send + Sync + 'static {
     const SCHEDULES: bool = false;
     /// The operations whose keys [`Declared::footprint`] visits completely, if it returns true.
     const TOLD: &'static [ir::OperationId] = &[];
-    /// The parameters, owned: the type itself if there is one, otherwise a tuple.
+    /// The numbers that a call takes before it runs, in the order of its last arguments.
+    const NUMBERS: &'static [Number] = &[];
+    /// The parameters of the caller, owned: the type itself if there is one, otherwise a tuple.
     type Arguments: Data + Send + Sync + 'static;
+    /// Those, and the numbers that the call takes.
+    type All: Data + Send + Sync + 'static;
     /// The result.
     type Output: Data + Send + 'static;
     /// The tables and indexes that the procedure uses.
     type Handles: Clone + Send + Sync + 'static;
+
+    /// Returns all arguments: those of the caller, and the numbers that `number` gives for each of
+    /// [`Declared::NUMBERS`]. They are put in `place` if they are not the caller's.
+    ///
+    /// # Errors
+    /// Those of `number`.
+    fn complete<'given>(
+        given: &'given Self::Arguments,
+        number: &mut dyn FnMut(usize) -> Result<i64, TransactError>,
+        place: &'given mut Option<Self::All>,
+    ) -> Result<&'given Self::All, TransactError>;
 
     /// Returns the procedure as data.
     fn declaration() -> ir::Procedure;
@@ -50,7 +65,7 @@ pub trait Declared: Copy + Send + Sync + 'static {
     fn straight<O: Operations>(
         operations: &O,
         handles: &Self::Handles,
-        arguments: &Self::Arguments,
+        arguments: &Self::All,
         output: &mut Option<Self::Output>,
     ) -> Result<(), Abort>;
 
@@ -61,7 +76,7 @@ pub trait Declared: Copy + Send + Sync + 'static {
     fn scheduled(
         tx: &mut Tx,
         handles: &Self::Handles,
-        arguments: &Self::Arguments,
+        arguments: &Self::All,
         schedule: &mut Schedule<'_>,
     ) -> Result<Self::Output, Abort> {
         schedule.run_whole(tx, |tx| Straight::<Self> { handles, arguments }.value(tx))
@@ -73,7 +88,16 @@ pub trait Declared: Copy + Send + Sync + 'static {
     ///
     /// # Panics
     /// If a `#[pure]` function that computes a key panics. The procedure itself might have ended before calling it.
-    fn footprint(handles: &Self::Handles, arguments: &Self::Arguments, visit: &mut dyn FnMut(Touch<'_>)) -> bool;
+    fn footprint(handles: &Self::Handles, arguments: &Self::All, visit: &mut dyn FnMut(Touch<'_>)) -> bool;
+}
+
+/// A number that a call takes: each time the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// Of the sequence of this name.
+    OfSequence(&'static str),
+    /// Of the identity column of the table of this name.
+    OfTable(&'static str),
 }
 
 /// Procedures to be registered together. [`procedures!`](crate::procedures) makes such a set.

@@ -66,7 +66,7 @@ pub(crate) struct Job<'j> {
 /// Runs a fragment of a procedure that is a type.
 pub(crate) fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Result<Ran, TransactError> {
     let handles = entry.handles::<P>();
-    let arguments: P::Arguments = unpack_all(&job.fragment.arguments).map_err(|error| unfit(P::NAME, &error))?;
+    let arguments: P::All = unpack_all(&job.fragment.arguments).map_err(|error| unfit(P::NAME, &error))?;
     runner.tx.name_procedure(P::NAME);
     let mut reply = None;
     // A result that its caller could not decode must not be committed.
@@ -137,6 +137,11 @@ impl Database {
             let plan = &entry.plan;
             let fragments = analysis::fragments(plan, &schema);
             let in_parts = entry.follows_schedule;
+            if !entry.numbers.is_empty() {
+                let reason = "it takes numbers, and each partition has sequences of its own";
+                refused.push((entry.name.to_owned(), reason.to_owned()));
+                continue;
+            }
             let division = Division::new(plan, &entry.declaration, &fragments, &entry.reach, in_parts, self.engine());
             let division = match division {
                 Ok(division) => division,
@@ -213,6 +218,9 @@ impl Divided {
     /// # Errors
     /// The procedure is not in the set; its arguments do not determine its partitions.
     pub fn call<P: Declared>(&self, _procedure: P, arguments: &P::Arguments) -> Result<Call, TransactError> {
+        let mut place = None;
+        // Those that take numbers are not in the set.
+        let arguments = P::complete(arguments, &mut |_| Err(self.unknown(P::NAME.to_owned())), &mut place)?;
         let of = |procedure: &Procedure| procedure.entry.id == TypeId::of::<P>();
         let found = self.procedures.iter().position(of).ok_or_else(|| self.unknown(P::NAME.to_owned()))?;
         let straight = Straight::<P> { handles: self.procedures[found].entry.handles::<P>(), arguments };

@@ -23,7 +23,7 @@ impl Session {
         _procedure: P,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
-        let mut result = self.interpret_declared::<P>(&arguments.to_value());
+        let mut result = self.interpret_declared::<P>(arguments);
         self.runner.answer(&mut result);
         result
     }
@@ -54,14 +54,16 @@ impl Session {
         self.runner.interpret_with(entry.mode(), &entry.declaration, run)
     }
 
-    fn interpret_declared<P: Declared>(&mut self, arguments: &Value) -> Result<Committed<P::Output>, TransactError> {
+    fn interpret_declared<P: Declared>(&mut self, given: &P::Arguments) -> Result<Committed<P::Output>, TransactError> {
+        let mut place = None;
+        let arguments = self.complete::<P>(given, &mut place)?.to_value();
         self.runner.tx.renew();
         let at = self.find_declared::<P>()?;
         self.runner.tx.name_procedure(P::NAME);
         let entry = self.called.entry(at);
         let mut output = None;
         let committed =
-            self.runner.interpret(entry.mode(), &entry.declaration, &entry.columns, arguments, &mut |value| {
+            self.runner.interpret(entry.mode(), &entry.declaration, &entry.columns, &arguments, &mut |value| {
                 output = Some(P::Output::from_value(value)?);
                 Ok(())
             })?;
@@ -75,6 +77,6 @@ pub(crate) fn by_name<P: Declared>(
     _: usize,
     arguments: &Value,
 ) -> Result<Committed<Value>, TransactError> {
-    P::Arguments::from_value(arguments).map_err(|error| unfit(P::NAME, &error))?;
-    session.interpret_declared::<P>(arguments).map(to_value)
+    let given = P::Arguments::from_value(arguments).map_err(|error| unfit(P::NAME, &error))?;
+    session.interpret_declared::<P>(&given).map(to_value)
 }

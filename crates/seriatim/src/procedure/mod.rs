@@ -69,7 +69,7 @@ pub use seriatim_procedure::{
 
 pub use seriatim_procedure_macros::{procedure, pure};
 
-pub use declared::{Declared, Procedures};
+pub use declared::{Declared, Number, Procedures};
 pub use registry::{Everywhere, RegisterError, Registration, Repieced, Uncut};
 pub use schedule::{Next, Schedule};
 pub use touch::{Access, Keys, Touch};

@@ -13,7 +13,7 @@ use seriatim_procedure::pack::{pack_all, unpack_all};
 use super::call::{self, Stepping, Straight, unfit};
 use super::divided::{self, Job, Ran};
 use super::registry::Entry;
-use super::{Data, Declared, EvaluationError, Refusals, Touch, Value, interpret};
+use super::{Data, Declared, EvaluationError, Number, Refusals, Touch, Value, interpret};
 use crate::{Abort, Committed, Database, SchemaError, Session, TransactError, Tx};
 
 /// The handles of a procedure, of any type.
@@ -54,6 +54,11 @@ pub(crate) trait Registered: Send + Sync {
     /// The operations whose keys [`CallArguments::touches`] visits, if it does not end early.
     fn told(&self) -> Vec<OperationId>;
 
+    /// The numbers that a call takes before it runs.
+    fn numbers(&self) -> &'static [Number] {
+        &[]
+    }
+
     fn declaration(&self) -> ir::Procedure;
 
     /// Descriptions of its arguments and its result.
@@ -74,7 +79,7 @@ pub(crate) trait Registered: Send + Sync {
     /// Runs it as a part of an open transaction. The outer error is of the arguments.
     fn run_in(&self, entry: &Entry, tx: &Tx, arguments: &Value) -> Result<Result<Value, Abort>, TransactError>;
 
-    /// The arguments of a call.
+    /// The arguments of a call, which takes no numbers.
     fn arguments<'e>(&self, entry: &'e Entry, value: &Value) -> Result<Box<dyn CallArguments + 'e>, TransactError>;
 
     /// The same as bytes, for another process.
@@ -116,12 +121,16 @@ impl<P: Declared> Registered for Typed<P> {
         P::TOLD.to_vec()
     }
 
+    fn numbers(&self) -> &'static [Number] {
+        P::NUMBERS
+    }
+
     fn declaration(&self) -> ir::Procedure {
         P::declaration()
     }
 
     fn types(&self) -> [String; 2] {
-        [type_name::<P::Arguments>(), type_name::<P::Output>()].map(str::to_owned)
+        [type_name::<P::All>(), type_name::<P::Output>()].map(str::to_owned)
     }
 
     fn handles(&self, database: &Database, columns: &[ColumnUse]) -> Result<AnyHandles, SchemaError> {
@@ -154,19 +163,32 @@ impl<P: Declared> Registered for Typed<P> {
     }
 
     fn run_in(&self, entry: &Entry, tx: &Tx, arguments: &Value) -> Result<Result<Value, Abort>, TransactError> {
-        let arguments = P::Arguments::from_value(arguments).map_err(|error| unfit(P::NAME, &error))?;
-        let mut output = None;
-        let done = tx.core.in_one_call(|| P::straight(&tx.core, entry.handles::<P>(), &arguments, &mut output));
+        let given = P::Arguments::from_value(arguments).map_err(|error| unfit(P::NAME, &error))?;
+        let (mut output, mut place) = (None, None);
+        let mut stopped = None;
+        let mut number = |at: usize| {
+            tx.core.next_number(&entry.numbers[at]).map_err(|abort| {
+                stopped = Some(abort);
+                TransactError::Closed
+            })
+        };
+        let arguments = match (P::complete(&given, &mut number, &mut place), stopped) {
+            (Ok(arguments), _) => arguments,
+            // The abort says why, and ends the transaction.
+            (Err(_), Some(abort)) => return Ok(Err(abort)),
+            (Err(error), None) => return Err(error),
+        };
+        let done = tx.core.in_one_call(|| P::straight(&tx.core, entry.handles::<P>(), arguments, &mut output));
         Ok(done.map(|()| output.expect("a body that succeeds leaves its result").to_value()))
     }
 
     fn arguments<'e>(&self, entry: &'e Entry, value: &Value) -> Result<Box<dyn CallArguments + 'e>, TransactError> {
-        let arguments = P::Arguments::from_value(value).map_err(|error| unfit(P::NAME, &error))?;
+        let arguments = P::All::from_value(value).map_err(|error| unfit(P::NAME, &error))?;
         Ok(Box::new(Owned::<P> { handles: entry.handles::<P>(), arguments }))
     }
 
     fn pack(&self, _: &Entry, value: &Value) -> Result<Vec<u8>, TransactError> {
-        P::Arguments::from_value(value).map(|value| pack_all(&value)).map_err(|error| unfit(P::NAME, &error))
+        P::All::from_value(value).map(|value| pack_all(&value)).map_err(|error| unfit(P::NAME, &error))
     }
 
     fn unpack<'e>(&self, entry: &'e Entry, bytes: &[u8]) -> Result<Box<dyn CallArguments + 'e>, TransactError> {
@@ -186,7 +208,7 @@ impl<P: Declared> Registered for Typed<P> {
 /// As [`Straight`], with its arguments.
 struct Owned<'e, P: Declared> {
     handles: &'e P::Handles,
-    arguments: P::Arguments,
+    arguments: P::All,
 }
 
 impl<P: Declared> reach::Arguments for Owned<'_, P> {

@@ -23,7 +23,7 @@ use seriatim_procedure::show;
 use seriatim_txn::{Freshness, Knob, Mode, REPAIR_ALL, REPAIR_FROM, REPAIR_SHARE_MAX};
 
 use super::registered::{AnyHandles, Registered};
-use super::{Declared, ExecutionMode, Procedures};
+use super::{Declared, ExecutionMode, Number, Procedures};
 use crate::{Database, SchemaError};
 
 /// A registered procedure.
@@ -53,6 +53,8 @@ pub(crate) struct Entry {
     pub(crate) plan: Arc<Plan>,
     /// The columns of its rows that each operation may read and change, by the operation's id.
     pub(crate) columns: Box<[ColumnUse]>,
+    /// The sequences whose numbers its calls take.
+    pub(crate) numbers: Vec<Arc<seriatim_engine::Sequence>>,
     /// The procedure as it was registered.
     pub(crate) registered: Arc<dyn Registered>,
     /// Whether the registry has another entry for it, or none: a table was changed, or the procedure.
@@ -73,7 +75,7 @@ impl Entry {
         let Some(chopped) = chopping.procedure(&self.plan.procedure) else { return (whole(), None) };
         if self.plan.follows_references() {
             let follows = chopped.decisive.is_some_and(|decisive| decisive + 1 < chopped.pieces.len());
-            return (whole(), follows.then(|| "foreign keys are checked once, at its end".to_owned()));
+            return (whole(), follows.then(|| "constraints are checked once, at its end".to_owned()));
         }
         let passes = self.steps.passes(chopped);
         if passes.iter().all(|pass| *pass == 0) {
@@ -672,12 +674,26 @@ impl Database {
         let share_max = if option(&REPAIR_ALL, 0) == 1 { 100 } else { option(&REPAIR_SHARE_MAX, 100) };
         let repairs = Repairs::new(steps_of.zip(followers)).up_to(share_max);
         let repair_from = option(&REPAIR_FROM, 0);
+        let number = |of: &Number| match *of {
+            Number::OfSequence(name) => self.engine().sequence(name),
+            Number::OfTable(name) => {
+                let table = self.open_dyn(name)?;
+                self.engine().identity_of(&table).ok_or_else(|| SchemaError::Unknown(name.to_owned()))
+            }
+        };
+        let numbers = procedure.numbers().iter().map(number).collect::<Result<Vec<_>, _>>();
+        let numbers = numbers.map_err(|error| RegisterError::Schema {
+            procedure: procedure.name().to_owned(),
+            span: declaration.span.clone(),
+            error,
+        })?;
         let reach = Reach::new(&plan, &declaration, &procedure.told(), self.engine());
         let plan = Arc::new(plan);
         Ok(Entry {
             name: procedure.name(),
             id: procedure.id(),
             handles,
+            numbers,
             snapshot,
             strategy,
             checked,

@@ -3,7 +3,9 @@
 use std::ops::Bound;
 
 pub use seriatim_catalog::{ColumnSet, ColumnUse};
-use seriatim_catalog::{IdentityKind, Key, KeyPrefix, OrderedTable, OutOfMemory, RowRef, Table, TableKey, kind};
+use seriatim_catalog::{
+    IdentityKind, IdentityTable, Key, KeyPrefix, OrderedTable, OutOfMemory, RowRef, Table, TableKey, kind,
+};
 pub use seriatim_engine::Operations;
 pub use seriatim_engine::procedure::{Reference, Stopped};
 use seriatim_engine::{TxCore, unless_failed};
@@ -13,7 +15,7 @@ pub use super::kept::*;
 pub use super::slots::*;
 pub use super::values::*;
 pub use crate::scan::{Limit, Steps};
-use crate::{Abort, Handle, IndexHandle, ReadTx, Scan, Tx};
+use crate::{Abort, Handle, IndexHandle, ReadTx, Scan, TransactError, Tx};
 pub use seriatim_catalog::watch::unwatched;
 
 /// The transaction, for everything outside of [`Operations`].
@@ -79,12 +81,21 @@ pub(crate) const fn is_given<T: Table>() {
 /// # Errors
 /// As [`Tx::insert`].
 #[inline]
-pub(crate) fn insert_given<O: Operations, T: Table>(operations: &O, table: &Handle<T>, row: &T) -> Result<(), Abort> {
+pub fn insert_given<O: Operations, T: Table>(operations: &O, table: &Handle<T>, row: &T) -> Result<(), Abort> {
     let set = &table.set;
     row.key().encode(|key| match operations.insert_at(set, key, |writer| row.encode(writer), OnExists::Refuse)? {
         true => Ok(()),
         false => Err(operations.tx().duplicate(&set.primary, key)),
     })
+}
+
+/// A number of a table's sequence as a value of the identity column.
+///
+/// # Errors
+/// It is none.
+pub fn identity<T: IdentityTable>(number: i64) -> Result<T::Identity, TransactError> {
+    // The sequence is of the column's type.
+    T::identity(number).ok_or_else(|| TransactError::SequenceExhausted { sequence: T::NAME.to_owned(), limit: number })
 }
 
 /// A loop that inserts a row in each iteration is going to begin. An iterator of its values is returned.
