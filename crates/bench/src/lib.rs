@@ -7,6 +7,7 @@
 mod busy;
 mod churn;
 pub mod commands;
+mod connection;
 mod disk;
 mod dispatch;
 mod durability;

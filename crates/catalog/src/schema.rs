@@ -914,8 +914,15 @@ impl TableBuilder {
         unique: bool,
         organization: Organization,
     ) -> TableBuilder {
-        let (parts_later, checked) = (Vec::new(), Checked::Immediately);
-        let index = IndexDef { name, parts: parts_later, unique, nulls_not_distinct: false, checked, organization };
+        let index = IndexDef {
+            name,
+            // They are found when all columns are known.
+            parts: Vec::new(),
+            unique,
+            nulls_not_distinct: false,
+            checked: Checked::Immediately,
+            organization,
+        };
         self.indexes.push((index, parts.into_iter().map(Into::into).collect()));
         self
     }

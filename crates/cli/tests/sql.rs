@@ -80,20 +80,15 @@ fn the_first_statement_that_fails_ends_a_shell_and_says_where() {
 #[test]
 fn a_server_listens_and_ends_with_a_signal() {
     let directory = Directory::new("serve");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
-    command.args(["serve", directory.path(), "--listen", "127.0.0.1:0", "--format", "json"]);
-    let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary starts");
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().expect("it is piped")).read_line(&mut line).expect("it says where it listens");
-    let said: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-    let address = said["listening"].as_str().expect("an address").to_owned();
-    let connected = TcpStream::connect(&address).expect("it listens");
+    let mut served = Served::start(&directory, &[]);
+    let connected = TcpStream::connect(served.address).expect("it listens");
     // While it serves, nobody else opens the directory.
     let refused = shell(&directory, &["-c", "select 1"], "");
     assert!(refused.status.code() != Some(0) && text(&refused.stderr).contains("open already"), "{refused:?}");
-    let signal = Command::new("kill").args(["-TERM", &server.id().to_string()]).status().expect("kill is installed");
+    let signal =
+        Command::new("kill").args(["-TERM", &served.server.id().to_string()]).status().expect("kill is installed");
     assert!(signal.success());
-    assert_eq!(server.wait().expect("it ends").code(), Some(0));
+    assert_eq!(served.server.wait().expect("it ends").code(), Some(0));
     drop(connected);
     assert_eq!(shell(&directory, &["-c", "select 1"], "").status.code(), Some(0));
 }
@@ -105,10 +100,10 @@ struct Served {
 }
 
 impl Served {
-    fn start(directory: &Directory, protocol: &str) -> Served {
+    fn start(directory: &Directory, options: &[&str]) -> Served {
         let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
         command.args(["serve", directory.path(), "--listen", "127.0.0.1:0", "--format", "json"]);
-        command.args(["--protocol", protocol]).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.args(options).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut server = command.spawn().expect("the binary starts");
         let mut line = String::new();
         let output = server.stdout.take().expect("it is piped");
@@ -185,7 +180,7 @@ fn acknowledged_transactions_outlive_servers_that_are_killed() {
     let directory = Directory::new("serve-killed");
     let mut numbers = vec![1; WRITERS as usize + 1];
     for round in 0..seriatim_base::rng::tries(4, 200) {
-        let mut served = Served::start(&directory, "dbx");
+        let mut served = Served::start(&directory, &["--protocol", "dbx"]);
         let mut client = served.client().expect("it listens");
         if round == 0 {
             client

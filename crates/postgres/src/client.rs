@@ -64,34 +64,53 @@ impl From<Error> for Failure {
 }
 
 /// A message with its length.
-fn message(tag: u8, body: &[u8]) -> Result<Vec<u8>, Error> {
-    let length = i32::try_from(body.len() + 4).map_err(|_| Error::from(ErrorKind::InvalidInput))?;
-    Ok([&[tag][..], &length.to_be_bytes(), body].concat())
+///
+/// # Panics
+/// If it is longer than the protocol allows.
+pub fn message(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let body = parts.concat();
+    [&[tag][..], &(length_of(&body) + 4).to_be_bytes(), &body].concat()
+}
+
+/// The first packet of a session, with names and values of its parameters.
+///
+/// # Panics
+/// As [`message`].
+pub fn startup(parameters: &[u8]) -> Vec<u8> {
+    [&(length_of(parameters) + 8).to_be_bytes()[..], &[0, 3, 0, 0], parameters].concat()
+}
+
+fn length_of(bytes: &[u8]) -> i32 {
+    i32::try_from(bytes.len()).expect("a message is shorter than 2 GiB")
 }
 
 fn malformed() -> Error {
     Error::new(ErrorKind::InvalidData, "the server's message is malformed")
 }
 
-/// The field of an error.
-fn field(body: &[u8], code: u8) -> String {
+/// A field of the body of an error; empty if it has none.
+pub fn field(body: &[u8], code: u8) -> String {
     let found = body.split(|byte| *byte == 0).find(|field| field.first() == Some(&code));
     found.map(|field| String::from_utf8_lossy(&field[1..]).into_owned()).unwrap_or_default()
 }
 
-/// The values of a row.
-fn row(mut body: &[u8]) -> Option<Row> {
-    let (count, rest) = body.split_first_chunk::<2>()?;
-    body = rest;
-    let mut row = Row::new();
+/// The values in the body of a row. `None`: it is malformed.
+pub fn values(body: &[u8]) -> Option<Vec<Option<&[u8]>>> {
+    let (count, mut body) = body.split_first_chunk::<2>()?;
+    let mut values = Vec::new();
     for _ in 0..u16::from_be_bytes(*count) {
         let (length, rest) = body.split_first_chunk::<4>()?;
         let length = usize::try_from(i32::from_be_bytes(*length)).ok();
         let (value, rest) = rest.split_at_checked(length.unwrap_or(0))?;
-        row.push(length.map(|_| String::from_utf8_lossy(value).into_owned()));
+        values.push(length.map(|_| value));
         body = rest;
     }
-    Some(row)
+    Some(values)
+}
+
+fn row(body: &[u8]) -> Option<Row> {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    Some(values(body)?.into_iter().map(|value| value.map(text)).collect())
 }
 
 impl Client {
@@ -103,9 +122,7 @@ impl Client {
         let mut stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let parameters = format!("\0\x03\0\0user\0{role}\0database\0postgres\0\0");
-        let length = i32::try_from(parameters.len() + 4).map_err(|_| Error::from(ErrorKind::InvalidInput))?;
-        stream.write_all(&[&length.to_be_bytes()[..], parameters.as_bytes()].concat())?;
+        stream.write_all(&startup(format!("user\0{role}\0database\0postgres\0\0").as_bytes()))?;
         let mut client = Client { stream, prepared: HashMap::new(), is_open: false };
         client.answer()?;
         Ok(client)
@@ -121,7 +138,7 @@ impl Client {
     /// # Errors
     /// The first one that fails.
     pub fn query(&mut self, text: &str) -> Result<Vec<Row>, Failure> {
-        self.stream.write_all(&message(b'Q', &[text.as_bytes(), b"\0"].concat())?)?;
+        self.stream.write_all(&message(b'Q', &[text.as_bytes(), b"\0"]))?;
         self.answer()
     }
 
@@ -134,8 +151,8 @@ impl Client {
             Some(name) => name.clone(),
             None => {
                 let name = format!("s{}", self.prepared.len());
-                let parse = message(b'P', &[name.as_bytes(), b"\0", text.as_bytes(), b"\0\0\0"].concat())?;
-                self.stream.write_all(&[parse, message(b'S', b"")?].concat())?;
+                let parse = message(b'P', &[name.as_bytes(), b"\0", text.as_bytes(), b"\0\0\0"]);
+                self.stream.write_all(&[parse, message(b'S', &[])].concat())?;
                 self.answer()?;
                 self.prepared.insert(text.to_owned(), name.clone());
                 name
@@ -144,11 +161,11 @@ impl Client {
         let count = u16::try_from(parameters.len()).map_err(|_| Error::from(ErrorKind::InvalidInput))?;
         let mut bind = [b"\0", name.as_bytes(), b"\0\0\0", &count.to_be_bytes()].concat();
         for value in parameters {
-            let length = i32::try_from(value.len()).map_err(|_| Error::from(ErrorKind::InvalidInput))?;
-            bind.extend([&length.to_be_bytes()[..], value.as_bytes()].concat());
+            bind.extend(length_of(value.as_bytes()).to_be_bytes());
+            bind.extend(value.as_bytes());
         }
         bind.extend(b"\0\0");
-        let [bind, execute, sync] = [message(b'B', &bind)?, message(b'E', b"\0\0\0\0\0")?, message(b'S', b"")?];
+        let [bind, execute, sync] = [message(b'B', &[&bind]), message(b'E', &[&[0; 5]]), message(b'S', &[])];
         self.stream.write_all(&[bind, execute, sync].concat())?;
         self.answer()
     }

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use seriatim::Database;
+use seriatim_postgres::client::{field, message, startup, values};
 use seriatim_server::Settings;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -247,18 +248,6 @@ impl Raw {
     }
 }
 
-/// The first packet of a session.
-fn startup(parameters: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(parameters.len() + 8).expect("short").to_be_bytes();
-    [&length[..], &[0, 3, 0, 0], parameters].concat()
-}
-
-fn message(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
-    let body = parts.concat();
-    let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
-    [&[tag][..], &length, &body].concat()
-}
-
 fn query(text: &str) -> Vec<u8> {
     message(b'Q', &[text.as_bytes(), b"\0"])
 }
@@ -305,12 +294,6 @@ fn binary_rows(rows: &[[&[u8]; 2]]) -> Vec<u8> {
     message(b'd', &[b"PGCOPY\n\xff\r\n\0", &[0; 8], &rows.iter().flat_map(row).collect::<Vec<u8>>(), &[0xff; 2]])
 }
 
-/// A field of an error.
-fn field(body: &[u8], code: u8) -> String {
-    let found = body.split(|byte| *byte == 0).find(|field| field.first() == Some(&code));
-    found.map(|field| String::from_utf8_lossy(&field[1..]).into_owned()).unwrap_or_default()
-}
-
 /// Names, types, widths, modifiers and formats of columns.
 fn columns(mut body: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut columns = Vec::new();
@@ -322,18 +305,6 @@ fn columns(mut body: &[u8]) -> Vec<(String, Vec<u8>)> {
         body = &rest[19..];
     }
     columns
-}
-
-/// The values of a row.
-fn values(mut body: &[u8]) -> Vec<Option<&[u8]>> {
-    let mut values = Vec::new();
-    body = &body[2..];
-    while let Some((length, rest)) = body.split_first_chunk::<4>() {
-        let length = usize::try_from(i32::from_be_bytes(*length)).ok();
-        values.push(length.map(|length| &rest[..length]));
-        body = &rest[length.unwrap_or(0)..];
-    }
-    values
 }
 
 /// Both servers, with a connection to each.
@@ -777,7 +748,7 @@ fn values_have_the_bytes_of_postgresql() {
             // What was read in binary is written in binary.
             let number = next.parse::<i32>().expect("a number").to_be_bytes();
             let written = [
-                bind("", "i", 1, &[Some(&number), values(&should.1[0])[0]], 0),
+                bind("", "i", 1, &[Some(&number), values(&should.1[0]).expect("it is a row")[0]], 0),
                 execute("", 0),
                 bind("", "s", 0, &[Some(next.as_bytes())], 0),
                 execute("", 0),

@@ -244,15 +244,26 @@ impl Decoder {
     /// A record is not of the format; it says its line.
     pub(crate) fn records(&mut self, bytes: &[u8], is_last: bool) -> Result<Vec<Fields>, SqlError> {
         self.buffer.extend_from_slice(bytes);
-        if self.format.kind == Kind::Binary {
-            let rows = self.place.rows(&mut self.buffer, self.width, is_last);
-            let rows = rows.map_err(|error| error.detail(format!("After {} rows of the data.", self.lines)))?;
-            self.lines += rows.len();
-            return match self.buffer.len() <= RECORD_BYTES_MAX {
-                true => Ok(rows),
-                false => Err(self.malformed("a record is too long")),
-            };
+        let records = match self.format.kind {
+            Kind::Binary => self.rows(is_last)?,
+            Kind::Text | Kind::Csv => self.lines(is_last)?,
+        };
+        match self.buffer.len() <= RECORD_BYTES_MAX {
+            true => Ok(records),
+            false => Err(self.malformed("a record is too long")),
         }
+    }
+
+    /// Takes the complete rows of a binary stream off the buffer.
+    fn rows(&mut self, is_last: bool) -> Result<Vec<Fields>, SqlError> {
+        let rows = self.place.rows(&mut self.buffer, self.width, is_last);
+        let rows = rows.map_err(|error| error.detail(format!("After {} rows of the data.", self.lines)))?;
+        self.lines += rows.len();
+        Ok(rows)
+    }
+
+    /// Takes the complete lines off the buffer.
+    fn lines(&mut self, is_last: bool) -> Result<Vec<Fields>, SqlError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let (mut records, mut start) = (Vec::new(), 0);
         let mut at = self.looked;
@@ -289,9 +300,6 @@ impl Decoder {
         // A record may arrive in many pieces: what is there of it stays where it is.
         buffer.drain(..start);
         self.buffer = buffer;
-        if self.buffer.len() > RECORD_BYTES_MAX {
-            return Err(self.malformed("a record is too long"));
-        }
         Ok(records)
     }
 

@@ -746,10 +746,7 @@ impl Altering<'_> {
                 let (from, to) = (name(old_name)?, name(new_name)?);
                 self.change(match constraint_of(self.definition(), &from) {
                     Some(Constrains::Index) if self.names.is_taken(&to) => return Err(SqlError::exists(&to)),
-                    Some(Constrains::Index) => Change::rename_index(from, to),
-                    Some(Constrains::Reference) => Change::RenameReference { from: from.into(), to: to.into() },
-                    Some(Constrains::Check) => Change::rename_constraint(from, to),
-                    Some(Constrains::Key) => Change::rename_constraint(from, to),
+                    Some(_) => Change::rename_constraint(from, to),
                     None => return Err(no_constraint(self.definition(), &from)),
                 });
             }

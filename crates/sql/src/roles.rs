@@ -115,13 +115,8 @@ impl Statement {
             Statement::Rights { .. } => "REVOKE",
             Statement::Membership { gives: true, .. } => "GRANT ROLE",
             Statement::Membership { .. } => "REVOKE ROLE",
-            Statement::Own { is_sequence, .. } => {
-                if *is_sequence {
-                    "ALTER SEQUENCE"
-                } else {
-                    "ALTER TABLE"
-                }
-            }
+            Statement::Own { is_sequence: true, .. } => "ALTER SEQUENCE",
+            Statement::Own { .. } => "ALTER TABLE",
             Statement::Become { is_reset: true, .. } => "RESET",
             Statement::Become { .. } => "SET",
         }

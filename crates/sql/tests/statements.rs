@@ -29,7 +29,7 @@ fn protocols() -> impl Iterator<Item = &'static str> {
 }
 
 fn session(protocol: &str) -> Session {
-    Session::new(Database::builder().protocol(protocol).open().expect("there is memory"))
+    Ours::open(protocol).session
 }
 
 #[test]

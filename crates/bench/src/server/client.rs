@@ -1,18 +1,16 @@
 //! A client with prepared statements, which waits for each answer, as pgbench does.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 
 use bytes::BytesMut;
-use seriatim_wire::errors::{self, SqlState};
-use seriatim_wire::frames::{Frames, Handling, Piece};
+use seriatim_wire::errors::SqlState;
 use seriatim_wire::message::encode;
 use seriatim_wire::messages::Message;
 use seriatim_wire::messages::extendedquery::{Bind, Describe, Execute, Parse, Sync, TARGET_TYPE_BYTE_PORTAL};
 use seriatim_wire::messages::simplequery::Query;
 
-/// The startup packet of the superuser, which needs no password.
-const STARTUP: &[u8] = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
+use crate::connection::{Connection, sound};
 
 /// The answers up to the next `ReadyForQuery`.
 #[derive(Debug, Default)]
@@ -23,12 +21,10 @@ pub(super) struct Answer {
     pub(super) row: Vec<u8>,
 }
 
-/// A connection.
+/// A connection with prepared statements.
 #[derive(Debug)]
 pub(super) struct Client {
-    stream: TcpStream,
-    frames: Frames,
-    input: BytesMut,
+    connection: Connection,
     output: BytesMut,
 }
 
@@ -38,13 +34,7 @@ impl Client {
     /// # Errors
     /// The connection fails, or a statement cannot be prepared.
     pub(super) fn connect(address: SocketAddr, statements: &[&str]) -> io::Result<Client> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        let (frames, input, output) = (Frames::default(), BytesMut::new(), BytesMut::new());
-        let mut client = Client { stream, frames, input, output };
-        let length = (STARTUP.len() as u32 + 4).to_be_bytes();
-        client.output.extend_from_slice(&[&length[..], STARTUP].concat());
-        client.sound()?;
+        let mut client = Client { connection: Connection::open(address)?, output: BytesMut::new() };
         for (name, text) in statements.iter().enumerate() {
             client.put(&Parse::new(Some(name.to_string()), (*text).to_owned(), Vec::new()))?;
             client.put(&Sync::new())?;
@@ -60,10 +50,8 @@ impl Client {
     /// An answer that is no error.
     fn sound(&mut self) -> io::Result<Answer> {
         let answer = self.answer()?;
-        match answer.error {
-            None => Ok(answer),
-            Some(state) => Err(io::Error::other(format!("SQLSTATE {state}"))),
-        }
+        sound(answer.error)?;
+        Ok(answer)
     }
 
     /// Runs statements by the simple protocol.
@@ -90,27 +78,13 @@ impl Client {
 
     /// Sends what was put, and reads what comes back.
     fn answer(&mut self) -> io::Result<Answer> {
-        self.stream.write_all(&self.output.split())?;
         let mut answer = Answer::default();
-        let malformed = |error: seriatim_wire::Malformed| io::Error::new(io::ErrorKind::InvalidData, error.0);
-        loop {
-            while let Some(piece) = self.frames.next(&mut self.input, |_, _| Handling::Gather).map_err(malformed)? {
-                let Piece::Whole(frame) = piece else { unreachable!("all are gathered") };
-                match frame[0] {
-                    b'D' => {
-                        answer.rows += 1;
-                        answer.row = frame[5..].to_vec();
-                    }
-                    b'E' => answer.error = Some(errors::read(&frame).map_err(malformed)?.1),
-                    b'Z' => return Ok(answer),
-                    _ => {}
-                }
+        let ready = self.connection.ask(&self.output.split(), |frame| {
+            if frame[0] == b'D' {
+                answer.rows += 1;
+                answer.row = frame[5..].to_vec();
             }
-            let mut chunk = [0; 4096];
-            match self.stream.read(&mut chunk)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                bytes => self.input.extend_from_slice(&chunk[..bytes]),
-            }
-        }
+        })?;
+        Ok(Answer { error: ready.error, ..answer })
     }
 }

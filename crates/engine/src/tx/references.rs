@@ -75,13 +75,13 @@ impl Check {
         }
     }
 
-    /// Whether all its tables are such; those that have gone are not.
-    fn is_of(&self, is_such: impl Fn(&Arc<TableSet>) -> bool) -> (bool, bool) {
-        let of = |set: Option<Arc<TableSet>>| set.is_some_and(|set| is_such(&set));
-        match self {
-            Check::Reference(check) => (of(check.link.child.set()), of(check.link.parent.set())),
-            Check::Distinct(distinct, _) => (of(distinct.set()), of(distinct.set())),
-        }
+    /// Its tables; `None` for one that has gone.
+    fn tables(&self) -> impl Iterator<Item = Option<Arc<TableSet>>> {
+        let (one, other) = match self {
+            Check::Reference(check) => (check.link.child.set(), Some(check.link.parent.set())),
+            Check::Distinct(distinct, _) => (distinct.set(), None),
+        };
+        std::iter::once(one).chain(other)
     }
 }
 
@@ -562,13 +562,13 @@ impl TxCore {
     /// Whether a check was put off that looks at this table.
     pub(super) fn has_deferred(&self, set: &Arc<TableSet>) -> bool {
         let deferred = self.pending.deferred.borrow();
-        deferred.iter().map(|check| check.is_of(|other| Arc::ptr_eq(other, set))).any(|(one, other)| one || other)
+        deferred.iter().flat_map(Check::tables).flatten().any(|table| Arc::ptr_eq(&table, set))
     }
 
     /// After a roll-back: forgets the checks of rows of tables that are gone with it, as the rows are.
     pub(super) fn forget_checks(&self, is_gone: impl Fn(&TableSet) -> bool) {
         let mut deferred = self.pending.deferred.borrow_mut();
-        deferred.retain(|check| check.is_of(|set| !is_gone(set)) == (true, true));
+        deferred.retain(|check| check.tables().all(|table| table.is_some_and(|table| !is_gone(&table))));
     }
 
     /// What the check at the end of the transaction has found.
