@@ -6,6 +6,7 @@
 mod ci;
 mod contributing;
 mod documents;
+mod drivers;
 mod files;
 mod fuzz;
 mod git;
@@ -46,6 +47,8 @@ const USAGE: &str = "usage: cargo xtask ci [--timings] [STEP...]
        cargo xtask rtm [--backend rtm|emulated|absent] [--small] [--to FILE]
                                   all that needs hardware regions, where they work; writes docs/rtm.md
        cargo xtask contributing   the examples of CONTRIBUTING.md, applied to a copy of the repository and run
+       cargo xtask drivers [--at PORT AUTHORITY] [NAME...]
+                                  drivers of PostgreSQL in other languages, psql, pgbench and sysbench, by scripts
        cargo xtask soak [--cuts N] [--kills N] [--minutes M] [--seed S] | --case SEED
                                   simulated power cuts and real kills, for hours
        cargo xtask sanitize [miri] [thread] [address]
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Some("pgo") if arguments.len() == 1 => pgo::run(&root),
         Some("rtm") => rtm::run(&root, &arguments[1..]),
         Some("soak") => soak::run(&root, &arguments[1..]),
+        Some("drivers") => drivers::run(&root, &arguments[1..]),
         Some("contributing") if arguments.len() == 1 => contributing::run(&root),
         Some("nightly") => nightly::run(&root, &arguments[1..]),
         Some("tests") if arguments.len() == 1 => tiers::update(&root),

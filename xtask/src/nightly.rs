@@ -72,6 +72,7 @@ fn steps(tree: &Tree) -> Vec<Step> {
         ci("mutants", "tests notice missing mechanisms: those that take a moment"),
         ci("simulate", "the command line on simulated cores"),
         ci("figures", "every figure is drawn, at its small size"),
+        step("drivers", "drivers and programs of PostgreSQL, each by its script", "xtask drivers", &[]),
         ci("fuzz", "the fuzz targets and the comparison compile"),
         step("soak", "power cuts and kills in optimized code", "xtask soak --cuts 20000 --kills 60 --minutes 12", &[]),
     ];

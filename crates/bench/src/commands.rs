@@ -18,7 +18,7 @@ use crate::report::Format;
 use crate::setting::{Options, Setting, resolve};
 use crate::{
     busy, churn, disk, dispatch, durability, embedded, footprint, instructions, prefetch, procedures, raw_index,
-    reader, rtm,
+    reader, rtm, server,
 };
 
 #[derive(Subcommand)]
@@ -44,14 +44,20 @@ enum Kind {
         keys: u64,
     },
     /// Compares reads, updates and transfers with those of a `HashMap` behind a mutex: by closures, procedures and
-    /// prepared statements of SQL
+    /// prepared statements of SQL. With --server, compares reads, updates and TPC-B through the wire with a server that
+    /// answers constants
     Embedded {
         #[command(flatten)]
         pairs: Pairs,
+        /// Runs a server of ours on loopback instead: throughput, latencies and processor time through the wire
+        #[arg(long)]
+        server: bool,
+        #[command(flatten)]
+        wire: server::Options,
         /// Rows to read
         #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(i64).range(1..))]
         entries: i64,
-        /// Accounts for transfers
+        /// Accounts for transfers, and for TPC-B
         #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(i64).range(2..))]
         accounts: i64,
         /// Concurrency-control protocol
@@ -172,6 +178,7 @@ impl<'m> Measurement<'m> {
         let (name, number) = (self.name, |option| self.given(option)?.parse::<u64>().ok());
         let protocol = self.given("protocol").map(|name| resolve(&name)).transpose()?;
         let (threads, durability) = match self.kind {
+            Kind::Embedded { server: true, ref wire, .. } => (wire.clients().into(), wire.durability()),
             Kind::Durability(_) => (2, "off, group and sync"),
             Kind::Disk(_) => (1, "a flush for each batch"),
             Kind::Footprint(_) if self.given("data").is_some() => (1, "off, then group"),
@@ -218,7 +225,12 @@ fn measure(kind: Kind) -> Result<Value, Box<dyn Error>> {
     match kind {
         Kind::RawIndex { pairs, keys, protocol } => raw_index::run(&protocol, keys, &pairs),
         Kind::Dispatch { pairs, keys } => dispatch::run(keys, &pairs),
-        Kind::Embedded { pairs, entries, accounts, protocol } => embedded::run(&protocol, (entries, accounts), &pairs),
+        Kind::Embedded { pairs, accounts, protocol, wire, server: true, .. } => {
+            server::run(&protocol, accounts, &wire, &pairs)
+        }
+        Kind::Embedded { pairs, entries, accounts, protocol, .. } => {
+            embedded::run(&protocol, (entries, accounts), &pairs)
+        }
         Kind::Procedures { options, warehouses } => {
             Ok(procedures::report(warehouses, &Setting::try_from(options)?)?.json())
         }

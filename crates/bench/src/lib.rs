@@ -7,6 +7,7 @@
 mod busy;
 mod churn;
 pub mod commands;
+mod connection;
 mod disk;
 mod dispatch;
 mod durability;
@@ -26,5 +27,6 @@ pub mod reorder;
 mod report;
 mod row;
 mod rtm;
+mod server;
 mod setting;
 pub mod stationary;

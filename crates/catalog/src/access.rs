@@ -1,4 +1,4 @@
-//! Roles, and what they may do with tables.
+//! Roles, and what they may do with tables and sequences.
 //!
 //! A role is a user or a group. It has what is granted to it, to the roles that it is a member of, and to everybody
 //! ([`Grantee::Public`]). The owner of a table may do everything with it, and a superuser with all tables. The model is
@@ -31,12 +31,14 @@ impl Privileges {
     pub const REFERENCES: Privileges = Privileges(1 << 5);
     /// Declaring triggers, of which there are none.
     pub const TRIGGER: Privileges = Privileges(1 << 6);
-    /// Naming what is in a schema.
+    /// Naming what is in a schema; taking numbers of a sequence.
     pub const USAGE: Privileges = Privileges(1 << 7);
     /// Creating tables in a schema.
     pub const CREATE: Privileges = Privileges(1 << 8);
     /// All that there are of tables.
     pub const OF_TABLES: Privileges = Privileges(0x7f);
+    /// All that there are of sequences.
+    pub const OF_SEQUENCES: Privileges = Privileges(0x85);
     /// All that there are of schemas.
     pub const OF_SCHEMAS: Privileges = Privileges(0x180);
 
@@ -180,6 +182,8 @@ pub enum Object {
     Schema,
     /// The table at this position among the tables, which its replacements have too.
     Table(u64),
+    /// The sequence with this id.
+    Sequence(u32),
 }
 
 /// The rights to one object.
@@ -239,7 +243,7 @@ impl Rights {
     fn first(object: Object) -> Rights {
         let granted = match object {
             Object::Schema => BTreeMap::from([(Grantee::Public, Privileges::USAGE)]),
-            Object::Table(_) => BTreeMap::new(),
+            Object::Table(_) | Object::Sequence(_) => BTreeMap::new(),
         };
         Rights { owner: Access::FIRST, grants: granted }
     }
@@ -454,6 +458,7 @@ mod tests {
         assert_eq!(Privileges::of_letters("arwdDxtUC"), Some(all));
         assert_eq!(Privileges::of_letters(""), Some(Privileges::NONE));
         assert_eq!(Privileges::of_letters("rz"), None);
+        assert_eq!(Privileges::OF_SEQUENCES.to_string(), "rwU");
     }
 
     #[test]

@@ -114,8 +114,21 @@ impl TableDef {
         format!("{}{suffix}", &table[..table.floor_char_boundary(TableDef::NAME_MAX - suffix.len())])
     }
 
-    /// The names of its indexes and conditions.
+    /// The name of the constraint that its primary key is.
+    pub fn key_constraint_name(&self) -> Cow<'_, str> {
+        match &self.key_name {
+            Some(name) => Cow::Borrowed(name),
+            None => Cow::Owned(TableDef::key_constraint(&self.name)),
+        }
+    }
+
+    /// The names of its key, indexes and conditions.
     fn constraint_names(&self) -> impl Iterator<Item = &str> {
+        let key = self.key_name.iter().map(|name| &**name);
+        key.chain(self.own_constraint_names())
+    }
+
+    fn own_constraint_names(&self) -> impl Iterator<Item = &str> {
         self.indexes.iter().map(|index| &*index.name).chain(self.checks.iter().map(|check| &*check.name))
     }
 

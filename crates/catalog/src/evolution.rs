@@ -24,8 +24,8 @@ use std::fmt;
 use crate::schema::describe_check;
 use crate::types::Form;
 use crate::{
-    CheckDef, ColumnDef, ColumnId, ColumnType, Conversion, Identity, IdentityKind, IndexDef, IntegerType, KeyPart,
-    Organization, PartName, Partitioning, ReferenceDef, SchemaError, TableDef, Value,
+    CheckDef, Checked, ColumnDef, ColumnId, ColumnType, Conversion, Identity, IdentityKind, IndexDef, IntegerType,
+    KeyPart, Organization, PartName, Partitioning, ReferenceDef, SchemaError, TableDef, Value,
 };
 
 /// One change of a table. Columns and indexes are named as they are called before it.
@@ -144,7 +144,12 @@ pub enum Change {
         /// Its name.
         check: Cow<'static, str>,
     },
-    /// A condition or a unique index gets another name.
+    /// The constraint that the primary key is gets a name.
+    NameKey {
+        /// The name.
+        name: Cow<'static, str>,
+    },
+    /// A condition, a foreign key, a unique index or the primary key gets another name.
     RenameConstraint {
         /// Its name.
         from: Cow<'static, str>,
@@ -225,6 +230,7 @@ impl Change {
             parts: Vec::new(),
             unique: false,
             nulls_not_distinct: false,
+            checked: Checked::Immediately,
             organization: Organization::Ordered,
         };
         Change::AddIndex { index, parts: parts.into_iter().map(Into::into).collect() }
@@ -655,7 +661,15 @@ impl Evolution {
                 self.after.checks.remove(at);
                 format!("condition `{check}` is dropped")
             }
+            Change::NameKey { name } => {
+                let said = format!("its primary key is called `{name}`");
+                self.after.key_name = Some(name);
+                said
+            }
             Change::RenameConstraint { from, to } => match self.after.index(&from) {
+                None if self.after.key_constraint_name() == from && !self.after.is_without_key() => {
+                    return self.change(Change::NameKey { name: to });
+                }
                 Some(at) if self.after.indexes[at.index()].unique => {
                     return self.change(Change::RenameIndex { from, to });
                 }

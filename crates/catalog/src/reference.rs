@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::{ColumnDef, ColumnId, Organization, SchemaError, TableDef};
+use crate::{ColumnDef, ColumnId, IndexDef, Organization, SchemaError, TableDef};
 
 /// What a change of a referenced row does to the rows that refer to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,6 +77,15 @@ impl Checked {
             Checked::Immediately => "",
             Checked::Deferrable => " DEFERRABLE",
             Checked::Deferred => " DEFERRABLE INITIALLY DEFERRED",
+        }
+    }
+
+    /// As an attribute of a declaration, after others.
+    pub(crate) fn attribute(self) -> &'static str {
+        match self {
+            Checked::Immediately => "",
+            Checked::Deferrable => ", deferrable",
+            Checked::Deferred => ", deferred",
         }
     }
 }
@@ -199,11 +208,7 @@ impl fmt::Display for ReferenceDef {
                 write!(f, ", on {what} {}", action.sql().to_lowercase())?;
             }
         }
-        f.write_str(match self.checked {
-            Checked::Immediately => "",
-            Checked::Deferrable => ", deferrable",
-            Checked::Deferred => ", deferred",
-        })
+        f.write_str(self.checked.attribute())
     }
 }
 
@@ -251,8 +256,18 @@ impl TableDef {
         if let Some(order) = order(&self.key) {
             return Some(Found::Key(order));
         }
-        let mut indexes = self.indexes.iter().enumerate().filter(|(_, index)| index.unique);
+        let mut indexes = self.indexes.iter().enumerate().filter(|(_, index)| index.is_always_unique());
         indexes.find_map(|(at, index)| Some(Found::Index(at, order(&index.parts)?)))
+    }
+
+    /// The unique index of these columns that can be deferred, if there is one.
+    pub fn find_deferrable(&self, columns: &[ColumnId]) -> Option<&IndexDef> {
+        let has = |index: &&IndexDef| {
+            index.is_deferrable()
+                && index.parts.len() == columns.len()
+                && index.parts.iter().all(|part| columns.contains(&part.column))
+        };
+        self.indexes.iter().find(has)
     }
 
     /// Whether the rows that refer to a row are found by reading all rows of this table. No key and no index of it
@@ -368,6 +383,14 @@ impl TableDef {
         }
         let unique = parent.find_unique(&referenced);
         if unique.is_none() {
+            if let Some(index) = parent.find_deferrable(&referenced) {
+                return Some(format!(
+                    "refers to ({}) of table `{}`, whose unique index `{}` can be deferred; give it one that cannot",
+                    names.join(", "),
+                    parent.name,
+                    index.name
+                ));
+            }
             return Some(format!(
                 "refers to ({}) of table `{}`, which is neither its primary key nor that of a unique index; add one",
                 names.join(", "),

@@ -9,7 +9,8 @@ use seriatim_base::{ColumnId, IndexId};
 use crate::expression::{Bound, ExpressionError, NoColumns};
 use crate::sequence::numbers_of;
 use crate::{
-    CheckDef, ColumnSet, ColumnType, Identity, IdentityKind, ParseError, ReferenceDef, SchemaError, SequenceDef, Value,
+    CheckDef, Checked, ColumnSet, ColumnType, Identity, IdentityKind, ParseError, ReferenceDef, SchemaError,
+    SequenceDef, Value,
 };
 
 /// How a table or index finds its records.
@@ -151,8 +152,23 @@ pub struct IndexDef {
     /// Whether NULL equals NULL where the index is unique. Otherwise, as in SQL, rows with a NULL in one of
     /// its columns never agree.
     pub nulls_not_distinct: bool,
+    /// When it is checked that rows differ, where the index is unique. Rows may agree until then, so an index that can
+    /// be deferred also has the primary key's columns.
+    pub checked: Checked,
     /// How it finds rows. A hash index finds whole keys only.
     pub organization: Organization,
+}
+
+impl IndexDef {
+    /// Whether the check that rows differ can be put off.
+    pub fn is_deferrable(&self) -> bool {
+        self.checked != Checked::Immediately
+    }
+
+    /// Whether no two rows agree, not even within a transaction.
+    pub fn is_always_unique(&self) -> bool {
+        self.unique && !self.is_deferrable()
+    }
 }
 
 /// Which partition the rows of a table are in.
@@ -181,6 +197,8 @@ pub struct TableDef {
     pub columns: Vec<ColumnDef>,
     /// The columns of its primary key, most significant first.
     pub key: Vec<KeyPart>,
+    /// The name of the constraint that its primary key is, if it has one of its own.
+    pub key_name: Option<Cow<'static, str>>,
     /// How it finds rows by primary key.
     pub organization: Organization,
     /// Its secondary indexes.
@@ -236,6 +254,7 @@ impl TableDef {
                 name: name.into(),
                 columns: Vec::new(),
                 key: Vec::new(),
+                key_name: None,
                 organization: Organization::Ordered,
                 indexes: Vec::new(),
                 references: Vec::new(),
@@ -321,7 +340,7 @@ impl TableDef {
 
     /// Whether rows may share a key of this index of the table.
     pub fn has_shared_keys(&self, index: &IndexDef) -> bool {
-        !index.unique || self.has_distinct_nulls(index)
+        !index.is_always_unique() || self.has_distinct_nulls(index)
     }
 
     /// How the entries of this index of the table are stored. Entries of a key that rows share are adjacent in a tree,
@@ -404,6 +423,12 @@ impl TableDef {
             return invalid(problem);
         }
         let mut names = HashSet::new();
+        if let Some(own) = &self.key_name {
+            if let Some(problem) = name_problem("primary key", own) {
+                return invalid(problem);
+            }
+            names.insert(&**own);
+        }
         for index in &self.indexes {
             if let Some(problem) = name_problem("index", &index.name) {
                 return invalid(problem);
@@ -415,6 +440,12 @@ impl TableDef {
             if index.nulls_not_distinct && !index.unique {
                 return invalid(format!(
                     "index `{}` is not unique, so rows may share NULL as any value; leave out nulls_not_distinct",
+                    index.name
+                ));
+            }
+            if index.is_deferrable() && !index.unique {
+                return invalid(format!(
+                    "index `{}` is not unique, so there is no check to put off; make it unique, or not deferrable",
                     index.name
                 ));
             }
@@ -631,7 +662,9 @@ impl TableDef {
                     true => ", unique",
                     false => "",
                 };
-                format!("`{}` on {}{unique}", index.name, self.describe_parts(&index.parts, index.organization))
+                let (parts, checked) =
+                    (self.describe_parts(&index.parts, index.organization), index.checked.attribute());
+                format!("`{}` on {parts}{unique}{checked}", index.name)
             },
         )
     }
@@ -727,6 +760,13 @@ impl TableBuilder {
     #[must_use]
     pub fn key(mut self, parts: impl IntoIterator<Item = impl Into<PartName>>) -> TableBuilder {
         self.key = parts.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Names the constraint that the primary key is. Without this it is called after the table, as `account_pkey`.
+    #[must_use]
+    pub fn key_name(mut self, name: impl Into<Cow<'static, str>>) -> TableBuilder {
+        self.table.key_name = Some(name.into());
         self
     }
 
@@ -837,6 +877,36 @@ impl TableBuilder {
         self
     }
 
+    /// The unique index that was added last is checked at the end of each operation, unless the transaction asks for
+    /// its end.
+    ///
+    /// ```
+    /// use seriatim_catalog::{Checked, ColumnDef, ColumnType, Organization, TableDef};
+    /// let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+    /// let table = TableDef::builder("task").column(column("id")).column(column("place")).key(["id"]);
+    /// let table = table.unique_index("task_place_key", ["place"], Organization::Ordered).deferrable().finish()?;
+    /// assert_eq!(table.indexes[0].checked, Checked::Deferrable);
+    /// # Ok::<(), seriatim_catalog::SchemaError>(())
+    /// ```
+    #[must_use]
+    pub fn deferrable(self) -> TableBuilder {
+        self.checked(Checked::Deferrable)
+    }
+
+    /// The unique index that was added last is checked at the end of the transaction.
+    #[must_use]
+    pub fn deferred(self) -> TableBuilder {
+        self.checked(Checked::Deferred)
+    }
+
+    fn checked(mut self, checked: Checked) -> TableBuilder {
+        match self.indexes.last_mut() {
+            Some((index, _)) => index.checked = checked,
+            None => self.is_misplaced = true,
+        }
+        self
+    }
+
     fn add_index(
         mut self,
         name: Cow<'static, str>,
@@ -844,7 +914,15 @@ impl TableBuilder {
         unique: bool,
         organization: Organization,
     ) -> TableBuilder {
-        let index = IndexDef { name, parts: Vec::new(), unique, nulls_not_distinct: false, organization };
+        let index = IndexDef {
+            name,
+            // They are found when all columns are known.
+            parts: Vec::new(),
+            unique,
+            nulls_not_distinct: false,
+            checked: Checked::Immediately,
+            organization,
+        };
         self.indexes.push((index, parts.into_iter().map(Into::into).collect()));
         self
     }
@@ -911,8 +989,9 @@ impl TableBuilder {
                 .collect()
         };
         if self.is_misplaced {
-            let problem =
-                "nulls_not_distinct stands before the unique index that it is said of; write it after".to_owned();
+            let problem = "nulls_not_distinct, deferrable or deferred stands before the unique index that it is said \
+                           of; write it after"
+                .to_owned();
             return Err(SchemaError::invalid(&self.table.name, problem));
         }
         self.table.key = resolve(&self.table, "the primary key", &self.key)?;
@@ -960,7 +1039,7 @@ mod tests {
 
     #[test]
     fn every_mistake_is_named() {
-        let cases: [(TableBuilder, &str); 14] = [
+        let cases: [(TableBuilder, &str); 15] = [
             (builder(), "table `t`: the primary key has no columns; name at least one"),
             (builder().key(["c"]), "table `t`: the primary key names `c`, but the columns are a, b"),
             (builder().key(["a", "a"]), "table `t`: the primary key names column `a` twice"),
@@ -991,7 +1070,13 @@ mod tests {
             ),
             (
                 builder().key(["a"]).nulls_not_distinct().index("i", ["b"]),
-                "table `t`: nulls_not_distinct stands before the unique index that it is said of; write it after",
+                "table `t`: nulls_not_distinct, deferrable or deferred stands before the unique index that it is said \
+                 of; write it after",
+            ),
+            (
+                builder().key(["a"]).index("i", ["b"]).deferred(),
+                "table `t`: index `i` is not unique, so there is no check to put off; make it unique, or not \
+                 deferrable",
             ),
             (
                 builder().key(["a"]).partition("b"),
@@ -1028,6 +1113,14 @@ mod tests {
         assert_eq!(
             table().difference(&other).as_deref(),
             Some("index number 0 is `i` on (desc(b)), ordered, not `i` on (desc(b)), ordered, unique")
+        );
+        let mut deferred = other.clone();
+        deferred.indexes[0].checked = Checked::Deferred;
+        assert_eq!(
+            other.difference(&deferred).as_deref(),
+            Some(
+                "index number 0 is `i` on (desc(b)), ordered, unique, not `i` on (desc(b)), ordered, unique, deferred"
+            )
         );
         let other = TableDef { indexes: vec![], ..table() };
         assert_eq!(

@@ -63,10 +63,13 @@ pub fn check_dependencies<P: Declared>(
     arguments: &P::Arguments,
     seed: u64,
 ) -> Result<Result<(), String>, TransactError> {
+    let mut place = None;
+    // It is rolled back, so it need not take numbers.
+    let arguments = P::complete(arguments, &mut |at| Ok(at as i64 + 1), &mut place)?;
     check_dependencies_by_name(session, P::NAME, &arguments.to_value(), seed)
 }
 
-/// As [`check_dependencies`], by name and on dynamic values.
+/// As [`check_dependencies`], by name and on dynamic values. The numbers that the procedure takes are among them.
 ///
 /// # Errors
 /// As [`check_dependencies`].

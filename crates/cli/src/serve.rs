@@ -38,6 +38,8 @@ const KEYS: &[Key] = &[
     Key::new("log-min-duration-statement", "TIME", "-1")
         .help("Statements that take as long are logged, without parameters; 0: all, -1: none"),
     Key::new("statement-timeout", "TIME", "0").help("Statements that take longer are cancelled (57014); 0: never"),
+    Key::new("transaction-timeout", "TIME", "60s")
+        .help("Transactions that are open for longer are rolled back, those of COPY too"),
     Key::new("lock-timeout", "TIME", "0").help("Statements that wait longer for a row fail (55P03); 0: never"),
     Key::new("max-transactions", "N", "100")
         .help("The most transactions at a time that have done something; another one fails (53300)"),
@@ -143,6 +145,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let http = http(&configuration)?;
     let first_password = configuration.path("password_file").map(|path| password::of_file(&path)).transpose()?;
     let builder = Database::builder().path(directories::directory(matches, "DIR"));
+    let builder = builder.transaction_age_max(configuration.time("transaction_timeout")?);
     let builder = builder.workers(configuration.number("max_transactions")?);
     let database = directories::load(builder.protocol(configuration.text("protocol")))?;
     if let Some(first) = first_password {

@@ -148,6 +148,11 @@ fn print(session: &mut Session, answers: Vec<Answer>) -> Result<(), Failure> {
             Answer::Rows { columns, rows, .. } => say!("{}", table(&columns, &rows))?,
             Answer::Done(tag) => say!("{tag}\n")?,
             Answer::Notice(notice) => talk!("NOTICE: {notice}"),
+            Answer::CopyOut { is_binary: true, .. } => {
+                let message =
+                    "the shell shows text; `psql -c '\\copy ... to FILE binary'` writes binary data to a file";
+                return Err(Failure::Run(message.to_owned()));
+            }
             Answer::CopyOut { lines, .. } => say!("{}", String::from_utf8_lossy(&lines.concat()))?,
             Answer::CopyIn { .. } => {
                 let error = session.copy_fail("the shell has no data for it; `seriatim load` reads files of CSV");

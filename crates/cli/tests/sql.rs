@@ -4,6 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use seriatim_postgres::client::{Client, Failure};
 
 /// A directory that does not exist yet, and is removed at the end.
 struct Directory(PathBuf);
@@ -76,25 +80,154 @@ fn the_first_statement_that_fails_ends_a_shell_and_says_where() {
 #[test]
 fn a_server_listens_and_ends_with_a_signal() {
     let directory = Directory::new("serve");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
-    command.args(["serve", directory.path(), "--listen", "127.0.0.1:0", "--format", "json"]);
-    let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary starts");
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().expect("it is piped")).read_line(&mut line).expect("it says where it listens");
-    let said: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-    let address = said["listening"].as_str().expect("an address").to_owned();
-    let connected = TcpStream::connect(&address).expect("it listens");
+    let mut served = Served::start(&directory, &[]);
+    let connected = TcpStream::connect(served.address).expect("it listens");
     // While it serves, nobody else opens the directory.
     let refused = shell(&directory, &["-c", "select 1"], "");
     assert!(refused.status.code() != Some(0) && text(&refused.stderr).contains("open already"), "{refused:?}");
     // Without a certificate there is nothing to read again.
     for signal in ["-HUP", "-TERM"] {
-        let sent = Command::new("kill").args([signal, &server.id().to_string()]).status().expect("kill is installed");
+        let sent =
+            Command::new("kill").args([signal, &served.server.id().to_string()]).status().expect("kill is installed");
         assert!(sent.success());
     }
-    assert_eq!(server.wait().expect("it ends").code(), Some(0));
+    assert_eq!(served.server.wait().expect("it ends").code(), Some(0));
     drop(connected);
     assert_eq!(shell(&directory, &["-c", "select 1"], "").status.code(), Some(0));
+}
+
+/// A served directory. The server ends with this.
+struct Served {
+    server: std::process::Child,
+    address: std::net::SocketAddr,
+}
+
+impl Served {
+    fn start(directory: &Directory, options: &[&str]) -> Served {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+        command.args(["serve", directory.path(), "--listen", "127.0.0.1:0", "--format", "json"]);
+        command.args(options).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = command.spawn().expect("the binary starts");
+        let mut line = String::new();
+        let output = server.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).expect("it says where it listens");
+        let said: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let address = said["listening"].as_str().expect("an address").parse().expect("an address");
+        Served { server, address }
+    }
+
+    fn client(&self) -> Result<Client, Failure> {
+        Client::connect(self.address, "postgres")
+    }
+
+    /// SIGKILL.
+    fn kill(&mut self) {
+        self.server.kill().expect("it runs");
+        self.server.wait().expect("it ends");
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// Writes numbers from `next` on until the server is killed. Each is a row of `entry`, and one in the writer's row of
+/// `total` and in that of all, by one transaction. Returns the number whose transaction was not acknowledged.
+fn write_until_killed(mut client: Client, writer: u64, mut next: u64, acknowledged: &AtomicU64) -> u64 {
+    loop {
+        let insert = format!("insert into entry (writer, number) values ({writer}, {next})");
+        let update = format!("update total set entries = entries + 1 where writer in (0, {writer})");
+        let written = match next % 2 {
+            // The statements of one message are one transaction.
+            0 => client.query(&format!("{insert}; {update}")),
+            _ => client.query("begin").and_then(|_| {
+                client.query(&insert)?;
+                client.execute("update total set entries = entries + 1 where writer = $1", &[&writer.to_string()])?;
+                client.execute("update total set entries = entries + 1 where writer = $1", &["0"])?;
+                client.query("commit")
+            }),
+        };
+        match written {
+            Ok(_) => {
+                next += 1;
+                acknowledged.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(Failure::Lost(_)) => return next,
+            // The row of all is hot.
+            Err(failure) if matches!(failure.state(), Some("40001" | "40P01")) => {
+                if client.is_open() && client.query("rollback").is_err() {
+                    return next;
+                }
+            }
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+}
+
+/// The integers of the only row.
+fn integers(client: &mut Client, text: &str) -> Vec<u64> {
+    let rows = client.query(text).unwrap_or_else(|failure| panic!("{text}: {failure}"));
+    rows[0].iter().map(|value| value.as_deref().map_or(0, |digits| digits.parse().expect("a number"))).collect()
+}
+
+/// What a server has acknowledged outlives it. What it has not is there whole or not at all, and no identity is given
+/// twice.
+#[test]
+fn acknowledged_transactions_outlive_servers_that_are_killed() {
+    const WRITERS: u64 = 4;
+    let seed = seriatim_base::rng::seed("killed servers");
+    let mut rng = seriatim_base::Rng::from_seed(seed);
+    let directory = Directory::new("serve-killed");
+    let mut numbers = vec![1; WRITERS as usize + 1];
+    for round in 0..seriatim_base::rng::tries(4, 200) {
+        let mut served = Served::start(&directory, &["--protocol", "dbx"]);
+        let mut client = served.client().expect("it listens");
+        if round == 0 {
+            client
+                .query(
+                    "create table entry (writer int, number int, ticket int generated always as identity,
+                          primary key (writer, number));
+                          create table total (writer int primary key, entries int not null);
+                          insert into total select x, 0 from generate_series(0, 4) as x",
+                )
+                .expect("it creates tables");
+        }
+        let tables = integers(&mut client, "select count(*) from pg_tables where tablename like 'round%'");
+        assert_eq!(tables, [round], "seed {seed}: tables that were created");
+        for (writer, next) in (0u64..).zip(&mut numbers).skip(1) {
+            let rows =
+                format!("select count(*), max(number), count(distinct ticket) from entry where writer = {writer}");
+            let [count, last, tickets] = integers(&mut client, &rows)[..] else { panic!("three columns") };
+            assert!(last == *next - 1 || last == *next, "seed {seed}: {last} of writer {writer}, not {next} - 1");
+            assert_eq!((count, tickets), (last, last), "seed {seed}: a number is missing");
+            let total = format!("select entries from total where writer = {writer}");
+            assert_eq!(integers(&mut client, &total), [last], "seed {seed}: half a transaction of writer {writer}");
+            *next = last + 1;
+        }
+        let all = numbers.iter().map(|next| next - 1).sum::<u64>();
+        let found = "select (select entries from total where writer = 0), (select count(distinct ticket) from entry)";
+        assert_eq!(integers(&mut client, found), [all, all], "seed {seed}");
+        client.query(&format!("create table round_{round} (id int primary key)")).expect("a new name");
+        let (wanted, acknowledged) = (rng.below(100), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (1..)
+                .zip(numbers[1..].to_vec())
+                .map(|(writer, next)| {
+                    let (client, acknowledged) = (served.client().expect("it listens"), &acknowledged);
+                    scope.spawn(move || write_until_killed(client, writer, next, acknowledged))
+                })
+                .collect();
+            while acknowledged.load(Ordering::Relaxed) < wanted {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            served.kill();
+            let ended = writers.into_iter().map(|writer| writer.join().expect("no panic"));
+            ended.zip(&mut numbers[1..]).for_each(|(next, known)| *known = next);
+        });
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::durability::{self, CatalogueRows};
 use crate::engine::Inner;
 use crate::error::{Abort, InvalidSchema, SchemaError, StorageError};
 use crate::runtime::DynHandle;
+use crate::sequences::Sequence;
 use crate::table::TableSet;
 
 /// Roles and rights as they are now.
@@ -56,6 +57,13 @@ impl AccessState {
         }
     }
 
+    /// A sequence is new, or no more.
+    pub(crate) fn settle_sequence(&self, id: u32, is_dropped: bool, creator: Option<u32>) {
+        if is_dropped || creator.is_some() {
+            self.change(|access| settle(access, id, is_dropped, creator));
+        }
+    }
+
     /// A table is no more.
     pub(crate) fn dropped(&self, set: &TableSet) {
         self.change(|access| access.forget(Object::Table(set.position)));
@@ -66,6 +74,14 @@ impl AccessState {
 fn rights_of_new(set: &TableSet) -> Option<Rights> {
     let owner = *set.creator.get()?;
     Some(Rights { owner, grants: Default::default() })
+}
+
+/// A sequence is new, or no more.
+fn settle(access: &mut Access, id: u32, is_dropped: bool, creator: Option<u32>) {
+    match creator.filter(|_| !is_dropped) {
+        Some(owner) => access.set_rights(Object::Sequence(id), Rights { owner, grants: Default::default() }),
+        None => access.forget(Object::Sequence(id)),
+    }
 }
 
 /// The rows that are changed from one state to another: those to insert, to update and to delete.
@@ -93,6 +109,18 @@ fn write(rows: &CatalogueRows<'_>, [inserted, updated, deleted]: &[Vec<Row>; 3])
 }
 
 impl Inner {
+    /// Checks the role that creates a table or sequence. The right to change tables keeps the role until that is there.
+    ///
+    /// # Errors
+    /// There is no such role: a directory with rights of one could not be opened.
+    pub(crate) fn check_creator(&self, created: &str, role: u32) -> Result<(), SchemaError> {
+        if self.access.current().role(role).is_none() {
+            let (table, problem) = (created.to_owned(), format!("is of role {role}, which there is not"));
+            return Err(SchemaError::Invalid(InvalidSchema::Invalid { table, problem }));
+        }
+        Ok(())
+    }
+
     /// Writes the rights of a table that is created or dropped, with its other rows.
     pub(crate) fn record_rights(&self, rows: &CatalogueRows<'_>, set: &TableSet, is_new: bool) -> Result<(), Abort> {
         let before = self.access.current();
@@ -102,7 +130,28 @@ impl Inner {
             (true, None) => return Ok(()),
             (false, _) => after.forget(Object::Table(set.position)),
         }
-        match differences(&before, &after) {
+        self.record_differences(rows, (&*before, &after))
+    }
+
+    /// As [`Inner::record_rights`], of a sequence.
+    pub(crate) fn record_sequence_rights(
+        &self,
+        rows: &CatalogueRows<'_>,
+        id: u32,
+        is_dropped: bool,
+        creator: Option<u32>,
+    ) -> Result<(), Abort> {
+        if !is_dropped && creator.is_none() {
+            return Ok(());
+        }
+        let before = self.access.current();
+        let mut after = Access::clone(&before);
+        settle(&mut after, id, is_dropped, creator);
+        self.record_differences(rows, (&*before, &after))
+    }
+
+    fn record_differences(&self, rows: &CatalogueRows<'_>, (before, after): (&Access, &Access)) -> Result<(), Abort> {
+        match differences(before, after) {
             Ok(changes) => write(rows, &changes),
             Err(error) => Err(rows.abort(error)),
         }
@@ -143,6 +192,7 @@ impl Engine {
         after.check().map_err(invalid)?;
         let is_gone = |object| match object {
             Object::Table(position) => sets.iter().all(|set| set.position != position),
+            Object::Sequence(id) => !inner.sequences.has(id),
             Object::Schema => false,
         };
         if let Some((object, _)) = after.objects().find(|(object, _)| is_gone(*object)) {
@@ -161,6 +211,11 @@ impl Engine {
         }
         inner.access.publish(after);
         durable.map_err(|error| SchemaError::storage(error).into())
+    }
+
+    /// A sequence as an object of rights.
+    pub fn object_of_sequence(&self, sequence: &Sequence) -> Object {
+        Object::Sequence(sequence.id)
     }
 
     /// A table as an object of rights.

@@ -448,10 +448,26 @@ impl Engine {
     /// `false` if some stay open for longer than the bound of 1 s.
     #[must_use]
     pub fn arm_gate(&self) -> bool {
-        let inner = &self.inner;
-        let Some(gate) = inner.gate.as_deref().filter(|gate| !gate.is_armed()) else { return true };
+        let Some(gate) = self.inner.gate.as_deref().filter(|gate| !gate.is_armed()) else { return true };
+        self.while_idle(&|| gate.arm())
+    }
+
+    /// Runs `act` if others rely on the set of procedures, at a moment at which no transaction is open; otherwise at
+    /// once. `false` if transactions stay open for longer than the bound of 1 s.
+    #[must_use]
+    pub fn between_calls(&self, act: &dyn Fn()) -> bool {
+        let relies = self.inner.protocol.info().capabilities.pieces || self.inner.gate.is_some();
+        if relies {
+            return self.while_idle(act);
+        }
+        act();
+        true
+    }
+
+    /// Runs `act` at a moment at which no transaction is open. `false` if some stay open for longer than 1 s.
+    fn while_idle(&self, act: &dyn Fn()) -> bool {
         let begun = Instant::now();
-        while inner.quietly(WAIT_MAX, || gate.arm()).is_none() {
+        while self.inner.quietly(WAIT_MAX, act).is_none() {
             if begun.elapsed() > WAIT_MAX {
                 return false;
             }
@@ -567,6 +583,9 @@ impl Engine {
     /// row's table in `sets`.
     fn at_rest(&self, sets: &[&TableSet], see: &mut dyn FnMut(usize, RowPtr)) -> Result<usize, TransactError> {
         sets.iter().try_for_each(|set| self.check_listed(set))?;
+        // Between two pieces of a chain no transaction is open, and half of it is there.
+        let gate = self.gate().filter(|gate| gate.is_armed());
+        let _alone = gate.map(Gate::other).transpose()?;
         let began = Instant::now();
         loop {
             // Before transactions are kept out: another list may take long.
@@ -908,8 +927,8 @@ impl Inner {
 
     /// Makes the links between tables. No transaction of an application has begun.
     fn link(&self) {
-        let all: Vec<(Arc<TableSet>, Arc<TableDef>)> =
-            self.sets().into_iter().map(|set| (Arc::clone(&set), set.shape().definition)).collect();
+        let all: Vec<(Arc<TableSet>, Shape)> =
+            self.sets().into_iter().map(|set| (Arc::clone(&set), set.shape())).collect();
         let links = crate::link::links(&all, |_, _| false);
         for ((set, _), links) in all.iter().zip(links).filter(|(_, links)| !links.is_empty()) {
             set.set_shape(Shape { links: Arc::new(links), ..set.shape() });
@@ -1106,6 +1125,24 @@ mod tests {
             drop(all.take());
         });
         drop(tables);
+    }
+
+    /// Between two pieces no transaction is open.
+    #[test]
+    fn rows_are_not_listed_between_two_pieces_of_a_chain() {
+        let settings = Settings { execution_mode: ExecutionMode::Pieces, step_helpers: true, ..Settings::default() };
+        let engine = settings.open().expect("in memory");
+        let table = TableDef::builder("note").column(ColumnDef::new("id", ColumnType::U64)).key(["id"]);
+        let set = engine.create(table.finish().expect("a valid table")).expect("a new name");
+        let list = || engine.each_row_at_rest(&set, &mut |_| {});
+        assert!(engine.arm_gate() && list().is_ok());
+        let gate = engine.gate().expect("procedures run in pieces");
+        let chain = gate.chain().expect("nothing else runs");
+        let refused = list().expect_err("half of the chain may be there");
+        assert!(matches!(refused, TransactError::Excluded { by: "procedures that run in pieces" }), "{refused}");
+        drop(chain);
+        list().expect("the chain has ended");
+        gate.chain().map(drop).expect("the list has ended");
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub enum TableChange {
     AlterSequence(String, Vec<SequenceChange>),
     /// The sequence of this name is dropped.
     DropSequence(String),
-    /// The table of this name, which is created before, is of the role with this id.
+    /// The table or sequence of this name, which is created before, is of the role with this id.
     Own(String, u32),
 }
 
@@ -257,13 +257,17 @@ impl<'e> Migration<'e> {
         Ok(())
     }
 
-    /// Notes the role that creates a table.
-    fn own(&self, name: &str, role: u32) -> Result<(), SchemaError> {
+    /// Notes the role that creates a table or a sequence.
+    fn own(&mut self, name: &str, role: u32) -> Result<(), SchemaError> {
         let created = self.steps.iter().find_map(|step| match step {
             Step::Create(set) if set.definition.name == *name => Some(set),
             _ => None,
         });
-        created.ok_or_else(|| SchemaError::Unknown(name.to_owned()))?.note_creator(role);
+        self.engine.inner().check_creator(name, role)?;
+        match created {
+            Some(set) => set.note_creator(role),
+            None => self.sequences.note_creator(name, role)?,
+        }
         Ok(())
     }
 
@@ -288,12 +292,12 @@ impl<'e> Migration<'e> {
     /// The tables with links of new references; none if there are none. What is built from rows is complete.
     fn building(&self) -> Vec<Building> {
         let inner = self.engine.inner();
-        let (mut tables, mut new): (Vec<(Arc<TableSet>, Arc<TableDef>)>, _) = (Vec::new(), Vec::new());
+        let (mut tables, mut new): (Vec<(Arc<TableSet>, Shape)>, _) = (Vec::new(), Vec::new());
         let mut writes = Vec::new();
         let mut add = |set: &Arc<TableSet>, end: Arc<TableSet>, references: &[ReferenceDef]| {
             writes.push(Arc::clone(set));
             new.push(references.to_vec());
-            tables.push((Arc::clone(&end), end.shape().definition));
+            tables.push((Arc::clone(&end), end.shape()));
         };
         for set in inner.sets() {
             match self.steps.iter().find(|step| step.set().is_some_and(|own| Arc::ptr_eq(own, &set))) {
@@ -346,7 +350,7 @@ impl<'e> Migration<'e> {
             Some(after) => (after, Vec::new()),
             None => reshape(inner, &set, evolution, ids)?,
         };
-        let follower: Vec<_> = builds.into_iter().map(Follower::new).collect();
+        let follower: Vec<_> = builds.into_iter().map(|build| Follower::new(build, &set)).collect();
         let copies = follower.iter().filter_map(|follower| follower.copy());
         copies.for_each(|copy| self.sequences.bind_identity(inner, copy));
         Ok(Step::Reshape { set, before, after, follower, new_references, is_new_identity })
@@ -532,7 +536,7 @@ impl<'e> Migration<'e> {
                     for follower in follower {
                         self.left.extend(match &follower.build {
                             Build::Copy { set, .. } => Some(Left::Table(set.apart(inner))),
-                            Build::Index(index, _) => Some(Left::Index(Arc::clone(index))),
+                            Build::Index(index, ..) => Some(Left::Index(Arc::clone(index))),
                             Build::Checks(..) => None,
                         });
                     }
@@ -685,12 +689,11 @@ pub(crate) fn publish(
         }
     }
     // Only now are all tables there that refer to each other.
-    let definition = |set: &Arc<TableSet>| {
+    let shape = |set: &Arc<TableSet>| {
         let shape = opened.iter().find(|(own, _)| Arc::ptr_eq(own, set)).map(|(_, shape)| shape);
-        shape.map_or_else(|| set.shape().definition, |shape| Arc::clone(&shape.definition))
+        shape.map_or_else(|| set.shape(), Shape::clone)
     };
-    let all: Vec<(Arc<TableSet>, Arc<TableDef>)> =
-        tables.sets.iter().map(|set| (Arc::clone(set), definition(set))).collect();
+    let all: Vec<(Arc<TableSet>, Shape)> = tables.sets.iter().map(|set| (Arc::clone(set), shape(set))).collect();
     let links = links(&all, |_, _| false);
     for (set, shape) in opened {
         let at = all.iter().position(|(own, _)| Arc::ptr_eq(own, &set));
@@ -745,8 +748,7 @@ pub(crate) fn reshape(
             Some(was) => Arc::clone(&before.indexes[*was]),
             None => {
                 let index = Arc::new(inner.make_index(evolution.after(), at, before.primary.class, ids)?);
-                let name = evolution.after().indexes[at].name.to_string();
-                builds.push(Build::Index(Arc::clone(&index), name));
+                builds.push(Build::Index(Arc::clone(&index), Arc::new(evolution.after().clone()), at));
                 index
             }
         });

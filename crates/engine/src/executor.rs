@@ -681,6 +681,9 @@ impl<S: ExecutorSession> ExecutorThread<S> {
             let decided = inbox.decided.pop_front();
             self.withheld = inbox.withheld.len();
             drop(inbox);
+            if let (Some(owners), Some(seen)) = (&self.shared.owners, &mut self.seen) {
+                owners.ended(seen);
+            }
             if self.withheld > 0 {
                 self.shared.deliver_ready(self.at);
             }

@@ -11,6 +11,7 @@ use seriatim_catalog::{BrokenCheck, Checks, ColumnDef, ColumnSet, Key, KeyBuf, R
 use seriatim_txn::{Cause, OnExists, Phase, Reason, RowPtr};
 
 use crate::error::{Abort, AbortKind, Problem, Refusal, TransactError};
+use crate::link::Distinct;
 use crate::operations::read;
 use crate::runtime::DynRow;
 use crate::table::{Secondary, TableSet};
@@ -19,13 +20,17 @@ use crate::tx::TxCore;
 /// What is built from the rows of a table.
 pub(crate) struct Follower {
     pub(crate) build: Build,
-    /// Why the rows do not allow it, if so, and who has found that.
-    refused: OnceLock<(Problem, By)>,
+    /// The unique constraints among it that can be deferred.
+    distinct: Vec<Arc<Distinct>>,
+    refused: Arc<Refused>,
 }
+
+/// Why the rows of a table do not allow what is built, if so, and who has found that.
+pub(crate) type Refused = OnceLock<(Problem, By)>;
 
 /// Who writes into what is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
+pub(crate) enum By {
     /// The walk, which finds committed rows.
     Walk,
     /// The write of a transaction, which may abort.
@@ -36,8 +41,8 @@ enum By {
 pub(crate) enum Build {
     /// The rows, converted.
     Copy { set: Arc<TableSet>, evolution: Box<Evolution> },
-    /// An index of this name.
-    Index(Arc<Secondary>, String),
+    /// The index at this position of a declaration.
+    Index(Arc<Secondary>, Arc<TableDef>, usize),
     /// Nothing: all rows must meet the conditions of this declaration.
     Checks(Arc<Checks>, Arc<TableDef>),
 }
@@ -48,15 +53,29 @@ enum Effect {
     Put(Vec<Value>),
     /// Of a copy: the row with the key in this row is deleted.
     Delete(Vec<Value>),
-    /// Of an index: one entry is removed, and another added.
-    Entry { remove: Option<KeyBuf>, add: Option<KeyBuf> },
+    /// Of an index: one entry is removed, and another added. If rows may agree until the transaction ends: the values
+    /// in which they may not.
+    Entry { remove: Option<KeyBuf>, add: Option<KeyBuf>, values: Option<Vec<Value>> },
     /// Of conditions: the row does not meet one.
     Broken(BrokenCheck),
 }
 
 impl Follower {
-    pub(crate) fn new(build: Build) -> Arc<Follower> {
-        Arc::new(Follower { build, refused: OnceLock::new() })
+    /// What follows the writes of a table.
+    pub(crate) fn new(build: Build, source: &Arc<TableSet>) -> Arc<Follower> {
+        let refused = Arc::new(Refused::new());
+        let of = |set: &Arc<TableSet>, definition: &TableDef, at: usize, index: &Arc<Secondary>| {
+            Distinct::of(set, definition, at, index, Some(&refused)).map(Arc::new)
+        };
+        let distinct = match &build {
+            Build::Copy { set, .. } => {
+                let indexes = set.indexes.iter().enumerate();
+                indexes.filter_map(|(at, index)| of(set, &set.definition, at, index)).collect()
+            }
+            Build::Index(index, after, at) => of(source, after, *at, index).into_iter().collect(),
+            Build::Checks(..) => Vec::new(),
+        };
+        Arc::new(Follower { build, distinct, refused })
     }
 
     /// The copy, if it is one.
@@ -93,12 +112,13 @@ impl Follower {
                 };
                 converted.map_err(|error| self.refuse(error.into(), by)).ok()
             }
-            Build::Index(index, _) => {
+            Build::Index(index, ..) => {
                 // SAFETY: a row of the index's table, readable during the call.
                 let row = |row: RowPtr| unsafe { RowRef::from_raw(row.as_ptr()) };
                 let key = |of: RowPtr| index.table.codec.encode_row(row(of), |key| key.to_buf());
                 let (remove, add) = (before.map(key), after.map(key));
-                (remove != add).then_some(Effect::Entry { remove, add })
+                let values = || self.distinct.first()?.values_of(set, after?);
+                (remove != add).then(|| Effect::Entry { remove, add, values: values() })
             }
             Build::Checks(checks, definition) => {
                 // SAFETY: as above.
@@ -114,7 +134,11 @@ impl Follower {
             (Build::Copy { set, evolution }, Effect::Put(mut values)) => {
                 let key = tx.key_in(set, &values)?;
                 match self.number(tx, (set, evolution), Some(key.as_key()), &mut values, by)? {
-                    true => self.unless_refused(tx.write_values(set, &values, OnExists::Replace).map(drop), by),
+                    true => {
+                        self.unless_refused(tx.write_values(set, &values, OnExists::Replace).map(drop), by)?;
+                        self.note_distinct(tx, |distinct| distinct.values(|at| values[at].clone()));
+                        Ok(())
+                    }
                     false => Ok(()),
                 }
             }
@@ -122,14 +146,20 @@ impl Follower {
                 let key = tx.key_in(set, &values)?;
                 tx.delete_at(set, key.as_key()).map(drop)
             }
-            (Build::Index(index, name), Effect::Entry { remove, add }) => {
+            (Build::Index(index, definition, at), Effect::Entry { remove, add, values }) => {
                 // The entry may not be there yet, or be that of a row with the same values.
                 if let Some(key) = remove
                     && is_entry_of(tx, index, key.as_key(), primary)? == Some(true)
                 {
                     tx.unlink_entry(&index.table, key.as_key())?;
                 }
-                add.map_or(Ok(()), |key| self.enter(tx, (index, name), (key.as_key(), primary), by))
+                let Some(key) = add else { return Ok(()) };
+                self.enter(tx, (index, &definition.indexes[*at].name), (key.as_key(), primary), by)?;
+                match by {
+                    By::Write => self.note_distinct(tx, |_| values.clone()),
+                    By::Walk => self.find_twins(tx, |_| values.clone())?,
+                }
+                Ok(())
             }
             (Build::Checks(..), Effect::Broken(broken)) => {
                 // What was read may never have existed.
@@ -139,6 +169,23 @@ impl Follower {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Has the end of the transaction look whether a row that it writes agrees with another.
+    fn note_distinct(&self, tx: &TxCore, values: impl Fn(&Distinct) -> Option<Vec<Value>>) {
+        for distinct in &self.distinct {
+            if let Some(values) = values(distinct) {
+                tx.note_distinct(distinct, values);
+            }
+        }
+    }
+
+    /// Looks whether a row that the walk has brought agrees with another.
+    fn find_twins(&self, tx: &TxCore, values: impl Fn(&Distinct) -> Option<Vec<Value>>) -> Result<(), Abort> {
+        self.distinct.iter().try_for_each(|distinct| match values(distinct) {
+            Some(values) => tx.check_distinct(distinct, &values, By::Walk),
+            None => Ok(()),
+        })
     }
 
     /// Gives a row of a copy its number, if it is to have one: that which it has there, or the next. Returns whether
@@ -227,7 +274,8 @@ impl Follower {
                 if !self.number(tx, (copy, evolution), key, &mut values, By::Walk)? {
                     return Ok(());
                 }
-                self.unless_refused(tx.insert_values(copy, &values), By::Walk)
+                self.unless_refused(tx.insert_values(copy, &values), By::Walk)?;
+                self.find_twins(tx, |distinct| distinct.values(|at| values[at].clone()))
             }
             (_, effect) => self.apply(tx, key, effect, By::Walk),
         }
@@ -295,7 +343,7 @@ mod tests {
         let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
         let table = TableDef::builder("t").column(column("id")).column(column("code")).key(["id"]);
         let table = engine.declare(table.finish().expect("a valid table")).expect("there is room");
-        let set = &*table.set;
+        let set = &table.set;
         let mut runner = engine.runner();
         let row = |id: u32, code: u32| [Value::from(id), Value::from(code)];
         let load = |tx: &TxCore| tx.insert_dyn(&table, &row(1, 5)).and_then(|()| tx.insert_dyn(&table, &row(2, 5)));
@@ -306,7 +354,8 @@ mod tests {
         let mut ids = engine.inner().tables_mut().ids.clone();
         let index = engine.inner().make_index(evolution.after(), 0, set.primary.class, &mut ids);
         let index = Arc::new(index.expect("there is room"));
-        let follower = Follower::new(Build::Index(Arc::clone(&index), "by_code".to_owned()));
+        let definition = Arc::new(evolution.after().clone());
+        let follower = Follower::new(Build::Index(Arc::clone(&index), definition, 0), set);
         set.set_shape(Shape { followers: Arc::new(vec![Arc::clone(&follower)]), ..set.shape() });
 
         let source = set.apart(engine.inner());
@@ -358,7 +407,7 @@ mod tests {
         evolution.apply(Change::drop_column("x")).expect("no key has it");
         let mut ids = engine.inner().tables_mut().ids.clone();
         let copy = engine.inner().make_table(evolution.after().clone(), &mut ids, 9).expect("there is room");
-        let follower = Follower::new(Build::Copy { set: copy, evolution: Box::new(evolution) });
+        let follower = Follower::new(Build::Copy { set: copy, evolution: Box::new(evolution) }, &parent.set);
         let source = parent.set.apart(engine.inner());
         parent.set.set_shape(Shape { followers: Arc::new(vec![Arc::clone(&follower)]), ..parent.set.shape() });
         let mut run = |act: &dyn Fn(&TxCore) -> Result<(), Abort>| {

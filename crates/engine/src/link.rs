@@ -1,4 +1,5 @@
-//! Foreign keys between open tables: which tables, columns and keys they are of.
+//! Foreign keys between open tables: which tables, columns and keys they are of. Also, unique constraints that can be
+//! deferred, which are checked as foreign keys are.
 //!
 //! Each table has the links of its own references, and of those that refer to it. When a table changes, its links and
 //! those of all tables that it is linked with are made anew. No transaction is open then. So no operation sees one end
@@ -12,8 +13,9 @@ use seriatim_catalog::{
 use seriatim_txn::RowPtr;
 
 use crate::error::Problem;
+use crate::follower::Refused;
 use crate::runtime::DynRow;
-use crate::table::TableSet;
+use crate::table::{Secondary, Shape, TableSet};
 
 /// A foreign key.
 pub(crate) struct Link {
@@ -155,6 +157,74 @@ impl Link {
     }
 }
 
+/// A unique constraint that can be deferred: of an index in which rows may agree meanwhile.
+pub(crate) struct Distinct {
+    /// The name of the index.
+    pub(crate) name: String,
+    set: Weak<TableSet>,
+    pub(crate) index: Arc<Secondary>,
+    /// The names and positions of the columns, in the order of the index.
+    columns: Vec<(String, usize)>,
+    pub(crate) mask: ColumnSet,
+    has_distinct_nulls: bool,
+    pub(crate) checked: Checked,
+    /// What builds the index from rows that exist, if something does. Rows that agree refuse that, and nothing else.
+    pub(crate) building: Option<Arc<Refused>>,
+}
+
+impl Distinct {
+    /// The constraint of the index at this position of a declaration, if it can be deferred.
+    pub(crate) fn of(
+        set: &Arc<TableSet>,
+        definition: &TableDef,
+        at: usize,
+        index: &Arc<Secondary>,
+        building: Option<&Arc<Refused>>,
+    ) -> Option<Distinct> {
+        let declared = definition.indexes.get(at).filter(|index| index.is_deferrable())?;
+        let places = declared.parts.iter().map(|part| part.column.index());
+        Some(Distinct {
+            name: declared.name.to_string(),
+            set: Arc::downgrade(set),
+            index: Arc::clone(index),
+            columns: places.map(|at| (definition.columns[at].name.to_string(), at)).collect(),
+            mask: declared.parts.iter().map(|part| part.column).collect(),
+            has_distinct_nulls: definition.has_distinct_nulls(declared),
+            checked: declared.checked,
+            building: building.cloned(),
+        })
+    }
+
+    /// The table, unless it has gone.
+    pub(crate) fn set(&self) -> Option<Arc<TableSet>> {
+        self.set.upgrade()
+    }
+
+    /// The values in which a row must differ from all others, given those of its columns. `None` if it need not: one of
+    /// them is NULL.
+    pub(crate) fn values(&self, column: impl Fn(usize) -> Value) -> Option<Vec<Value>> {
+        let values: Vec<Value> = self.columns.iter().map(|(_, at)| column(*at)).collect();
+        let is_distinct = self.has_distinct_nulls && values.contains(&Value::NONE);
+        (!is_distinct).then_some(values)
+    }
+
+    /// As [`Distinct::values`], of a row of the table.
+    pub(crate) fn values_of(&self, set: &TableSet, row: RowPtr) -> Option<Vec<Value>> {
+        let row = DynRow::new(set, row);
+        self.values(|at| row.value(at))
+    }
+
+    /// The values with the names of their columns, for messages.
+    pub(crate) fn describe(&self, values: &[Value]) -> String {
+        let pairs = self.columns.iter().zip(values);
+        let pairs = pairs.map(|((name, _), value)| match value.to_text() {
+            Some(text) => format!("{name} {text}"),
+            None => format!("{name} NULL"),
+        });
+        pairs.collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// The links of a table.
 #[derive(Clone, Default)]
 pub(crate) struct Links {
@@ -162,29 +232,36 @@ pub(crate) struct Links {
     pub(crate) own: Vec<Arc<Link>>,
     /// Of references to it.
     pub(crate) to_it: Vec<Arc<Link>>,
+    /// Its unique constraints that can be deferred.
+    pub(crate) distinct: Vec<Arc<Distinct>>,
 }
 
 impl Links {
     pub(crate) fn is_empty(&self) -> bool {
-        self.own.is_empty() && self.to_it.is_empty()
+        self.own.is_empty() && self.to_it.is_empty() && self.distinct.is_empty()
     }
 
     /// Those that are only being built.
     pub(crate) fn building(mut self) -> Links {
         self.own.retain(|link| link.is_building());
         self.to_it.retain(|link| link.is_building());
+        self.distinct.clear();
         self
     }
 
     /// Together with others.
     pub(crate) fn with(&self, others: &Links) -> Links {
-        let both = |own: &[Arc<Link>], others: &[Arc<Link>]| own.iter().chain(others).cloned().collect();
-        Links { own: both(&self.own, &others.own), to_it: both(&self.to_it, &others.to_it) }
+        fn both<T>(own: &[Arc<T>], others: &[Arc<T>]) -> Vec<Arc<T>> {
+            own.iter().chain(others).cloned().collect()
+        }
+        let (own, to_it) = (both(&self.own, &others.own), both(&self.to_it, &others.to_it));
+        Links { own, to_it, distinct: both(&self.distinct, &others.distinct) }
     }
 
     /// The columns of each link on the side of the table.
     fn masks(&self) -> impl Iterator<Item = ColumnSet> + '_ {
-        self.own.iter().map(|link| link.child.mask).chain(self.to_it.iter().map(|link| link.parent.mask))
+        let links = self.own.iter().map(|link| link.child.mask).chain(self.to_it.iter().map(|link| link.parent.mask));
+        links.chain(self.distinct.iter().map(|distinct| distinct.mask))
     }
 
     /// All their columns.
@@ -201,15 +278,21 @@ impl Links {
 /// The links of each of these tables, which are all tables of a database. `is_building` tells of a reference of a table
 /// whether it is only being built.
 pub(crate) fn links(
-    tables: &[(Arc<TableSet>, Arc<TableDef>)],
+    tables: &[(Arc<TableSet>, Shape)],
     is_building: impl Fn(&Arc<TableSet>, &ReferenceDef) -> bool,
 ) -> Vec<Links> {
     let mut links: Vec<Links> = vec![Links::default(); tables.len()];
-    for (at, (set, definition)) in tables.iter().enumerate() {
+    for (at, (set, Shape { definition, indexes, .. })) in tables.iter().enumerate() {
+        let distinct = indexes.iter().enumerate();
+        let distinct = distinct.filter_map(|(at, index)| Distinct::of(set, definition, at, index, None));
+        links[at].distinct = distinct.map(Arc::new).collect();
         for reference in &definition.references {
-            let Some(to) = tables.iter().position(|(_, parent)| parent.name == reference.table) else { continue };
+            let Some(to) = tables.iter().position(|(_, parent)| parent.definition.name == reference.table) else {
+                continue;
+            };
             let (parent, declared) = &tables[to];
-            let link = Link::new(reference, (set, definition), (parent, declared), is_building(set, reference));
+            let (child, parent) = ((set, &**definition), (parent, &*declared.definition));
+            let link = Link::new(reference, child, parent, is_building(set, reference));
             if let Some(link) = link.map(Arc::new) {
                 links[at].own.push(Arc::clone(&link));
                 links[to].to_it.push(link);

@@ -16,6 +16,8 @@
 //!    wait for the same lock. Idle threads check after [`STALL`]: the watcher among them ([`Sleepers`]) sleeps no
 //!    longer while calls wait for a thread that is awake. Busy threads check each [`LOOK`] calls. A thread that makes
 //!    progress keeps its calls, and the cache lines of its partitions.
+//! 5. *A call that was taken over does not hold up its owner.* The owner begins no call in its partitions until it has
+//!    ended, and is woken then. So it does not wait for their locks while it has other calls.
 //!
 //! Locks are taken in the order: the shared queue of the executor, the owner's calls, its inbox, the stage of a call.
 //! No thread waits for anything else while it holds one.
@@ -55,11 +57,37 @@ struct Inbox<W> {
     asleep: Option<Thread>,
 }
 
+/// The calls that an owner took from its inbox and has not begun.
+struct Taken<W> {
+    calls: VecDeque<Call<W>>,
+    /// The partitions of its calls that other threads run.
+    lent: PartitionSet,
+}
+
+impl<W> Taken<W> {
+    /// The first call, older than this shared work, in partitions that are not lent.
+    fn pop(&mut self, inbox: &Mutex<Inbox<W>>, first: u64) -> Option<Call<W>> {
+        if self.lent.is_empty() {
+            if self.calls.is_empty() {
+                std::mem::swap(&mut self.calls, &mut lock(inbox).calls);
+            }
+            return self.calls.pop_front_if(|call| call.after < first);
+        }
+        self.calls.append(&mut lock(inbox).calls);
+        let found = self.calls.iter().position(|call| call.after < first && !call.partitions.meets(self.lent))?;
+        self.calls.remove(found)
+    }
+
+    /// Whether one of the calls, or of these, is in partitions that are not lent.
+    fn has_free(&self, inbox: &Inbox<W>) -> bool {
+        self.calls.iter().chain(&inbox.calls).any(|call| !call.partitions.meets(self.lent))
+    }
+}
+
 /// A thread with partitions.
 struct Owner<W> {
     inbox: CacheAligned<Mutex<Inbox<W>>>,
-    /// Calls that it took from the inbox and has not begun.
-    calls: CacheAligned<Mutex<VecDeque<Call<W>>>>,
+    taken: CacheAligned<Mutex<Taken<W>>>,
     /// The number of calls and shared work begun. Written by the owner.
     begun: CacheAligned<AtomicU64>,
     /// The partitions of the call that it began last. Written by the owner.
@@ -75,10 +103,13 @@ pub(crate) enum Next<W> {
     Nothing,
 }
 
-/// What a thread saw of each other thread: its `begun`, and when that number was new.
+/// What a thread knows of the others.
 pub(crate) struct Seen {
+    /// Of each other thread: its `begun`, and when that number was new.
     of: Vec<(u64, Instant)>,
     until_look: u32,
+    /// The owner of the call that this thread has taken over and runs, and the call's partitions.
+    helps: Option<(usize, PartitionSet)>,
 }
 
 pub(crate) struct Owners<W> {
@@ -98,7 +129,7 @@ impl<W> Owners<W> {
     pub(crate) fn new(threads: usize) -> Owners<W> {
         let owner = |_| Owner {
             inbox: CacheAligned(Mutex::new(Inbox { calls: VecDeque::new(), asleep: None })),
-            calls: CacheAligned(Mutex::default()),
+            taken: CacheAligned(Mutex::new(Taken { calls: VecDeque::new(), lent: PartitionSet::NONE })),
             begun: CacheAligned::default(),
             runs: AtomicU64::new(0),
         };
@@ -113,7 +144,7 @@ impl<W> Owners<W> {
     /// The initial view that a thread has of the others.
     pub(crate) fn seen(&self) -> Seen {
         let now = Instant::now();
-        Seen { of: self.owners.iter().map(|_| (NONE, now)).collect(), until_look: LOOK }
+        Seen { of: self.owners.iter().map(|_| (NONE, now)).collect(), until_look: LOOK, helps: None }
     }
 
     /// The thread that runs calls in these partitions. `None`: no partitions, or all because they are not known.
@@ -149,8 +180,8 @@ impl<W> Owners<W> {
         let asleep = inbox.asleep.take();
         drop(inbox);
         match asleep {
-            Some(owner) => {
-                owner.unpark();
+            Some(sleeper) => {
+                sleeper.unpark();
                 false
             }
             None => self.sleepers.lack_watcher(),
@@ -168,13 +199,9 @@ impl<W> Owners<W> {
         // number of the work, and the locks order `push` before this thread.
         let first = self.first.load(Ordering::Acquire);
         let owner = &self.owners[at];
-        let mut calls = lock(&owner.calls);
-        if calls.is_empty() {
-            std::mem::swap(&mut *calls, &mut lock(&owner.inbox).calls);
-        }
-        match calls.pop_front_if(|call| call.after < first) {
+        let call = lock(&owner.taken).pop(&owner.inbox, first);
+        match call {
             Some(call) => {
-                drop(calls);
                 self.began(at, call.partitions);
                 Next::Call(call.work)
             }
@@ -211,6 +238,7 @@ impl<W> Owners<W> {
             } else if now.since(*since) >= STALL
                 && let Some(call) = self.free_call(owner)
             {
+                seen.helps = Some((other, call.partitions));
                 self.began(at, call.partitions);
                 return Some(call.work);
             }
@@ -218,22 +246,38 @@ impl<W> Owners<W> {
         None
     }
 
-    /// A waiting call of this owner that shares no partition with the call that the owner runs.
+    /// A waiting call of this owner that shares no partition with its running calls. Its partitions are lent.
     fn free_call(&self, owner: &Owner<W>) -> Option<Call<W>> {
         let first = self.first.load(Ordering::Acquire);
-        let runs = PartitionSet::from_bits(owner.runs.load(Ordering::Relaxed));
-        let is_free = |call: &Call<W>| call.after < first && !call.partitions.meets(runs);
-        let (mut calls, mut inbox) = (lock(&owner.calls), lock(&owner.inbox));
-        let queues = [&mut *calls, &mut inbox.calls];
-        queues.into_iter().find_map(|queue| queue.remove(queue.iter().position(is_free)?))
+        let (mut taken, mut inbox) = (lock(&owner.taken), lock(&owner.inbox));
+        let busy = PartitionSet::from_bits(owner.runs.load(Ordering::Relaxed)).union(taken.lent);
+        let is_free = |call: &Call<W>| call.after < first && !call.partitions.meets(busy);
+        let queues = [&mut taken.calls, &mut inbox.calls];
+        let call = queues.into_iter().find_map(|queue| queue.remove(queue.iter().position(is_free)?))?;
+        taken.lent = taken.lent.union(call.partitions);
+        Some(call)
+    }
+
+    /// Rule 5: the call of this thread has ended. If it was taken over, its owner may begin others in its partitions.
+    pub(crate) fn ended(&self, seen: &mut Seen) {
+        let Some((other, partitions)) = seen.helps.take() else { return };
+        let owner = &self.owners[other];
+        let mut taken = lock(&owner.taken);
+        taken.lent = taken.lent.without(partitions);
+        let mut inbox = lock(&owner.inbox);
+        let asleep = taken.has_free(&inbox).then(|| inbox.asleep.take()).flatten();
+        drop((inbox, taken));
+        if let Some(owner) = asleep {
+            owner.unpark();
+        }
     }
 
     /// Removes the calls that `is_wanted` picks.
     pub(crate) fn remove(&self, is_wanted: impl Fn(&W) -> bool) -> Vec<W> {
         let mut removed = Vec::new();
         for owner in &self.owners {
-            let (mut calls, mut inbox) = (lock(&owner.calls), lock(&owner.inbox));
-            for queue in [&mut *calls, &mut inbox.calls] {
+            let (mut taken, mut inbox) = (lock(&owner.taken), lock(&owner.inbox));
+            for queue in [&mut taken.calls, &mut inbox.calls] {
                 removed
                     .extend(work_queue::remove(queue, |call| is_wanted(&call.work)).into_iter().map(|call| call.work));
             }
@@ -244,21 +288,22 @@ impl<W> Owners<W> {
     /// Whether calls wait for this thread.
     pub(crate) fn has(&self, at: usize) -> bool {
         let owner = &self.owners[at];
-        let calls = lock(&owner.calls);
-        !calls.is_empty() || !lock(&owner.inbox).calls.is_empty()
+        let taken = lock(&owner.taken);
+        !taken.calls.is_empty() || !lock(&owner.inbox).calls.is_empty()
     }
 
-    /// Prepares the thread to sleep, for at most the returned time if there is one. Returns `None` if it has calls and
-    /// must not sleep. Called under the lock of the shared queue, so that each thread listed as idle is counted.
+    /// Prepares the thread to sleep, for at most the returned time if there is one. Returns `None` if it has calls to
+    /// begin and must not sleep. Called under the lock of the shared queue, so that each thread listed as idle is
+    /// counted.
     pub(crate) fn prepare_to_park(&self, at: usize) -> Option<Option<Duration>> {
         let owner = &self.owners[at];
-        let calls = lock(&owner.calls);
+        let taken = lock(&owner.taken);
         let mut inbox = lock(&owner.inbox);
-        if !calls.is_empty() || !inbox.calls.is_empty() {
+        if taken.has_free(&inbox) {
             return None;
         }
         inbox.asleep = Some(thread::current());
-        drop((calls, inbox));
+        drop((inbox, taken));
         let watches = self.sleepers.prepare_to_park(at)
             && (0..self.owners.len()).any(|other| other != at && self.has(other))
             && self.appoint(at);

@@ -414,12 +414,20 @@ impl TxCore {
             set.definition.column(name).ok_or_else(missing)
         };
         let columns = changes.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+        if let Some(at) = set.definition.identity_column().filter(|at| columns.contains(at))
+            && set.definition.identity_kind() == Some(IdentityKind::Always)
+        {
+            let (column, table) = (&set.definition.columns[at.index()].name, &set.definition.name);
+            return Err(
+                self.abort(format!("column {column:?} of table {table:?} is given by its sequence: leave it as it is"))
+            );
+        }
         self.update_columns(set, key, (ColumnSet::EMPTY, &columns), |_| Ok(changes.iter().map(|(_, value)| value)))
     }
 
     /// Sets columns of the row with these key values to those that `change` computes from the row. `uses` has the
     /// columns that it looks at, and those that are set, in the order of their values. Returns whether there is such a
-    /// row.
+    /// row. It also sets an identity column whose values only its sequence gives.
     ///
     /// # Errors
     /// As [`TxCore::update_dyn`]; those of `change`; another number of values.

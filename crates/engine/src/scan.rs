@@ -15,7 +15,7 @@ use crate::index::read_primary;
 use crate::operations::{operate, read};
 use crate::procedure::watch::{self, KeysSeen};
 use crate::record::{Scanned, saw};
-use crate::table::TableSet;
+use crate::table::{Secondary, TableSet};
 use crate::tx::TxCore;
 
 /// The records that a scan visits.
@@ -39,6 +39,8 @@ pub struct RawScan<'t> {
     /// The columns that each step reads: those of rows, or all of an index's entries.
     stepped: ColumnSet,
     state: Option<Box<seriatim_txn::Scan>>,
+    /// The index whose entries are counted, if they are not followed.
+    entries: Option<&'t Secondary>,
     /// For rows that do not lie in the records of one table.
     divided: Option<Divided<'t>>,
     failed: Option<Abort>,
@@ -129,7 +131,7 @@ impl<'t> RawScan<'t> {
     /// A scan that has not begun.
     #[inline(always)]
     fn idle(tx: &'t TxCore, set: &'t TableSet, target: Target, direction: Direction) -> RawScan<'t> {
-        let (state, divided, failed, found, record, watched) = (None, None, None, None, None, None);
+        let (state, entries, divided, failed, found, record, watched) = (None, None, None, None, None, None, None);
         let (columns, stepped, is_plain) = (ColumnSet::ALL, ColumnSet::ALL, false);
         RawScan {
             tx,
@@ -139,6 +141,7 @@ impl<'t> RawScan<'t> {
             columns,
             stepped,
             state,
+            entries,
             divided,
             failed,
             found,
@@ -250,8 +253,40 @@ impl<'t> RawScan<'t> {
         }
     }
 
+    /// The number of entries of an index of the table in a range, of which it looks at `most`. The index may still be
+    /// being built.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub(crate) fn count_entries(
+        tx: &'t TxCore,
+        set: &'t TableSet,
+        index: &'t Secondary,
+        range: &KeyRange,
+        most: usize,
+    ) -> Result<usize, Abort> {
+        let mut scan = RawScan::idle(tx, set, Target::Rows, Direction::Forward);
+        scan.admits()?;
+        scan.entries = Some(index);
+        scan.start(&range.low, &range.high)?;
+        let mut scan = scan.transient();
+        scan.record(&range.low, &range.high);
+        let _call = tx.call()?;
+        let mut count = 0;
+        while count < most
+            && let Some(entry) = scan.step()
+        {
+            entry?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
     /// The scanned table or index.
     pub fn table(&self) -> &'t seriatim_txn::Table {
+        if let Some(index) = self.entries {
+            return &index.table;
+        }
         match self.target {
             Target::Rows => &self.set.primary,
             // The scan of an index that was dropped fails when it starts.

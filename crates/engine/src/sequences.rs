@@ -52,7 +52,7 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A sequence.
 pub struct Sequence {
-    id: u32,
+    pub(crate) id: u32,
     /// The number of its database.
     database: u64,
     /// The position of the table whose identity column has its numbers.
@@ -514,6 +514,11 @@ struct List {
 }
 
 impl Sequences {
+    /// Whether there is a sequence with this id.
+    pub(crate) fn has(&self, id: u32) -> bool {
+        self.list().iter().any(|sequence| sequence.id == id)
+    }
+
     fn list(&self) -> Vec<Arc<Sequence>> {
         self.list.read().unwrap_or_else(PoisonError::into_inner).sequences.clone()
     }
@@ -714,9 +719,19 @@ struct SequenceStep {
     after: Option<Arc<Sequence>>,
     /// Whether it still gives numbers itself: then it has got as far as it has by then.
     is_live: bool,
+    /// The role that creates it; none if it is the first superuser.
+    creator: Option<u32>,
 }
 
 impl SequenceSteps {
+    /// Notes the role that creates a sequence.
+    pub(crate) fn note_creator(&mut self, name: &str, role: u32) -> Result<(), SchemaError> {
+        let is_it = |step: &&mut SequenceStep| step.is_new && step.target.slow().definition.name == name;
+        let step = self.steps.iter_mut().find(is_it).ok_or_else(|| SchemaError::Unknown(name.to_owned()))?;
+        step.creator = Some(role);
+        Ok(())
+    }
+
     fn step(&self, sequence: &Sequence) -> Option<&SequenceStep> {
         self.steps.iter().find(|step| std::ptr::eq(&*step.target, sequence))
     }
@@ -799,7 +814,8 @@ impl SequenceSteps {
         let id = self.steps.iter().map(|step| step.target.id + 1).fold(next, u32::max);
         let (reserved, definition) = (beginning(&definition), definition.said());
         let target = Arc::new(Sequence::new(inner, SequenceEntry { id, definition, owner, reserved }, true));
-        self.steps.push(SequenceStep { after: Some(Arc::clone(&target)), target, is_new: true, is_live: false });
+        let after = Some(Arc::clone(&target));
+        self.steps.push(SequenceStep { after, target, is_new: true, is_live: false, creator: None });
         Ok(())
     }
 
@@ -872,7 +888,7 @@ impl SequenceSteps {
             }
             None => {
                 let is_live = !holds && restart.is_none();
-                self.steps.push(SequenceStep { target, is_new: false, after, is_live });
+                self.steps.push(SequenceStep { target, is_new: false, after, is_live, creator: None });
             }
         }
         Ok(())
@@ -931,7 +947,10 @@ impl SequenceSteps {
     fn note_dropped(&mut self, target: Arc<Sequence>) {
         match self.steps.iter_mut().find(|step| Arc::ptr_eq(&step.target, &target)) {
             Some(step) => step.after = None,
-            None => self.steps.push(SequenceStep { target, is_new: false, after: None, is_live: false }),
+            None => {
+                let (is_new, after, is_live, creator) = (false, None, false, None);
+                self.steps.push(SequenceStep { target, is_new, after, is_live, creator });
+            }
         }
     }
 
@@ -942,7 +961,7 @@ impl SequenceSteps {
     /// A number that was given is none of the sequence afterwards.
     pub(crate) fn begin(&self, inner: &Inner) -> Result<ReadySteps, SchemaError> {
         let steps = self.steps.iter().filter(|step| step.after.is_some() || !step.is_new);
-        let ready = steps.map(|SequenceStep { target, is_new, after, is_live }| {
+        let ready = steps.map(|SequenceStep { target, is_new, after, is_live, creator }| {
             target.hold(inner);
             let kept = after.as_ref().unwrap_or(target);
             kept.hold(inner);
@@ -961,7 +980,7 @@ impl SequenceSteps {
                 rows[1] = SequenceEntry::row_of_reserved(id, Reserved { last: run.number(block - 1), given: true });
             }
             let (target, is_dropped) = (Arc::clone(target), after.is_none());
-            Ok(Ready { target, is_new, is_dropped, entry, block, rows })
+            Ok(Ready { target, is_new, is_dropped, entry, block, rows, creator: *creator })
         });
         ready.collect::<Result<Vec<_>, _>>().map(ReadySteps)
     }
@@ -994,11 +1013,16 @@ struct Ready {
     /// How many numbers are reserved with it.
     block: u64,
     rows: [Row; 2],
+    creator: Option<u32>,
 }
 
 impl ReadySteps {
     /// Writes the changes into the catalogue.
     pub(crate) fn record(&self, rows: &CatalogueRows<'_>) -> Result<(), Abort> {
+        let rights = self.0.iter().try_for_each(|Ready { target, is_dropped, creator, .. }| {
+            rows.inner().record_sequence_rights(rows, target.id, *is_dropped, *creator)
+        });
+        rights?;
         self.0.iter().try_for_each(|ready| match ready {
             Ready { is_dropped: true, .. } => rows.delete(&ready.rows),
             Ready { is_new: true, .. } => ready.rows.iter().try_for_each(|row| rows.insert(row)),
@@ -1010,7 +1034,8 @@ impl ReadySteps {
     pub(crate) fn apply(self, inner: &Inner, epoch: Epoch) {
         let durable = inner.persistence.as_ref().map(Persistence::durable_epoch);
         let mut list = inner.sequences.list.write().unwrap_or_else(PoisonError::into_inner);
-        for Ready { target, is_new, is_dropped, entry, block, .. } in self.0 {
+        for Ready { target, is_new, is_dropped, entry, block, creator, .. } in self.0 {
+            inner.access.settle_sequence(target.id, is_dropped, creator);
             let slow = &mut *target.slow();
             if is_dropped {
                 target.begin_run(slow, inner, false, |slow| slow.end = Some(End::Dropped));

@@ -166,10 +166,16 @@ impl Secondary {
         let table = make(foundation, id, definition, Some((index, index::entry_layout(class))), core)?;
         let columns = index.parts.iter().map(|part| part.column).collect();
         let shares_keys = definition.has_shared_keys(index);
-        Ok(Secondary { table, columns, organization: index.organization, unique: index.unique, shares_keys })
+        Ok(Secondary {
+            table,
+            columns,
+            organization: index.organization,
+            unique: index.is_always_unique(),
+            shares_keys,
+        })
     }
 
-    /// Whether the index is unique. Rows may still share a key with a NULL.
+    /// Whether no two rows agree, not even within a transaction. Rows may still share a key with a NULL.
     pub fn is_unique(&self) -> bool {
         self.unique
     }
@@ -617,7 +623,7 @@ impl TableSet {
             for follower in shape.followers.iter() {
                 match &follower.build {
                     Build::Copy { set, .. } => set.physical().for_each(&mut see),
-                    Build::Index(index, _) => see(&index.table),
+                    Build::Index(index, ..) => see(&index.table),
                     Build::Checks(..) => {}
                 }
             }
@@ -652,7 +658,7 @@ impl TableSet {
         let definition = &*self.definition;
         let name = match at.checked_sub(1) {
             Some(index) => definition.indexes.get(index)?.name.to_string(),
-            None => TableDef::key_constraint(&definition.name),
+            None => definition.key_constraint_name().into_owned(),
         };
         Some((definition.name.to_string(), name))
     }

@@ -518,6 +518,15 @@ impl TxCore {
         }
     }
 
+    /// Runs operations of an explicit transaction as one call.
+    ///
+    /// # Errors
+    /// Those of `act`; the transaction was ended between its calls.
+    pub fn in_one_call<R>(&self, act: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
+        let _call = self.call()?;
+        act()
+    }
+
     #[cold]
     fn call_explicit(&self) -> Result<Call<'_>, Abort> {
         if !self.inner.process.is_current() {

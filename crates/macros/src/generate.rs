@@ -180,7 +180,7 @@ fn indexes(table: &Declaration) -> TokenStream {
 
 /// The type that says which queries an index supports.
 fn kind(index: &Index, catalog: &Path) -> TokenStream {
-    match (index.is_unique, index.is_hash) {
+    match (index.is_unique && index.checked == Checked::Immediately, index.is_hash) {
         (false, false) => quote!(#catalog::kind::Ordered),
         (false, true) => quote!(#catalog::kind::Hash),
         (true, false) => quote!(#catalog::kind::UniqueOrdered),
@@ -415,12 +415,14 @@ fn definition(table: &Declaration) -> TokenStream {
     let indexes = table.indexes.iter().map(|index| {
         let (name, unique, nulls_not_distinct) = (&index.name, index.is_unique, index.nulls_not_distinct);
         let (parts, organization) = (parts(&index.parts), organization(index.is_hash));
+        let checked = checked(index.checked);
         quote! {
             #catalog::IndexDef {
                 name: ::std::borrow::Cow::Borrowed(#name),
                 parts: #parts,
                 unique: #unique,
                 nulls_not_distinct: #nulls_not_distinct,
+                checked: #catalog::Checked::#checked,
                 organization: #organization,
             }
         }
@@ -446,6 +448,7 @@ fn definition(table: &Declaration) -> TokenStream {
             name: ::std::borrow::Cow::Borrowed(#name),
             columns: ::std::vec![#(#column_defs),*],
             key: #key,
+            key_name: ::core::option::Option::None,
             organization: #organization,
             indexes: ::std::vec![#(#indexes),*],
             references: ::std::vec![#(#references),*],
@@ -459,6 +462,14 @@ fn definition(table: &Declaration) -> TokenStream {
     }
 }
 
+fn checked(checked: Checked) -> TokenStream {
+    match checked {
+        Checked::Immediately => quote!(Immediately),
+        Checked::Deferrable => quote!(Deferrable),
+        Checked::Deferred => quote!(Deferred),
+    }
+}
+
 fn reference(found: &Reference, catalog: &Path) -> TokenStream {
     let Reference { name, columns, table, referenced, .. } = found;
     let on_change = |action: OnChange| match action {
@@ -469,11 +480,7 @@ fn reference(found: &Reference, catalog: &Path) -> TokenStream {
         OnChange::SetDefault => quote!(SetDefault),
     };
     let (on_delete, on_update) = (on_change(found.on_delete), on_change(found.on_update));
-    let checked = match found.checked {
-        Checked::Immediately => quote!(Immediately),
-        Checked::Deferrable => quote!(Deferrable),
-        Checked::Deferred => quote!(Deferred),
-    };
+    let checked = checked(found.checked);
     quote! {
         #catalog::ReferenceDef {
             name: ::std::borrow::Cow::Borrowed(#name),

@@ -33,7 +33,9 @@ use syn::{DeriveInput, parse_macro_input};
 /// - `capacity`: how many rows to expect, an expression of type `usize`; a hint.
 /// - `index(name = ..., columns(...))`: a secondary index, with `unique` if two rows may not agree in all its
 ///   columns, and `ordered` (the default) or `hash`. A `hash` index finds whole keys only. Rows with a NULL in one of
-///   the columns do not count as equal, as in SQL; with `nulls_not_distinct` NULL equals NULL. Repeat for more.
+///   the columns do not count as equal, as in SQL; with `nulls_not_distinct` NULL equals NULL. A `deferred` unique
+///   index is checked at the end of the transaction, a `deferrable` one if the transaction asks for that. Both are
+///   used as one in which rows may agree. Repeat for more.
 /// - `check(name = ..., "balance >= 0")`: a condition that each row meets, an expression of SQL over columns. Without
 ///   a name it gets one as in PostgreSQL, such as `account_balance_check`. Repeat for more.
 /// - `crate = path`: where the catalog is found, if not at `::seriatim::catalog`.

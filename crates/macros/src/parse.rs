@@ -89,6 +89,7 @@ pub(crate) struct Index {
     pub(crate) parts: Vec<KeyColumn>,
     pub(crate) is_unique: bool,
     pub(crate) nulls_not_distinct: bool,
+    pub(crate) checked: Checked,
     pub(crate) is_hash: bool,
 }
 
@@ -115,8 +116,8 @@ pub(crate) enum OnChange {
     SetDefault,
 }
 
-/// When a foreign key is checked.
-#[derive(Clone, Copy, Default)]
+/// When a foreign key or a unique index is checked.
+#[derive(Clone, Copy, Default, PartialEq)]
 pub(crate) enum Checked {
     #[default]
     Immediately,
@@ -212,8 +213,8 @@ pub(crate) fn declaration(input: &DeriveInput) -> Result<Declaration> {
         }
         let parts = resolve("an index", index.name.span(), &index.parts, &columns, &mut mistakes);
         let Some(constant) = mistakes.note(constant(&index.name)) else { continue };
-        let NamedIndex { name, is_unique, nulls_not_distinct, is_hash, .. } = index;
-        indexes.push(Index { name, constant, parts, is_unique, nulls_not_distinct, is_hash });
+        let NamedIndex { name, is_unique, nulls_not_distinct, checked, is_hash, .. } = index;
+        indexes.push(Index { name, constant, parts, is_unique, nulls_not_distinct, checked, is_hash });
     }
     let name = attributes.name.as_ref().map_or_else(|| snake_case(&input.ident.unraw().to_string()), LitStr::value);
     let references = references(attributes.references, &name, &columns, &mut mistakes);
@@ -334,6 +335,7 @@ struct NamedIndex {
     parts: Vec<NamedPart>,
     is_unique: bool,
     nulls_not_distinct: bool,
+    checked: Checked,
     is_hash: bool,
 }
 
@@ -477,7 +479,7 @@ fn check_condition(condition: &LitStr, columns: &[Column], mistakes: &mut Mistak
 
 fn index(input: ParseStream<'_>, span: Span) -> Result<NamedIndex> {
     let (mut name, mut parts, mut is_unique, mut is_hash, mut is_ordered) = (None, None, false, false, false);
-    let (mut nulls, mut given_twice) = (None, false);
+    let (mut nulls, mut checked, mut given_twice) = (None, None, false);
     while !input.is_empty() {
         let word = input.call(Ident::parse_any)?;
         match word.to_string().as_str() {
@@ -488,10 +490,13 @@ fn index(input: ParseStream<'_>, span: Span) -> Result<NamedIndex> {
             "columns" => given_twice = parts.replace(named_parts(input)?).is_some(),
             "unique" => is_unique = true,
             "nulls_not_distinct" => nulls = Some(word.span()),
+            "deferrable" => given_twice = checked.replace((Checked::Deferrable, word.span())).is_some(),
+            "deferred" => given_twice = checked.replace((Checked::Deferred, word.span())).is_some(),
             "hash" => is_hash = true,
             "ordered" => is_ordered = true,
             _ => {
-                let known = "name = \"...\", columns(...), unique, nulls_not_distinct, hash or ordered";
+                let known = "name = \"...\", columns(...), unique, nulls_not_distinct, deferrable, deferred, hash or \
+                             ordered";
                 return Err(Error::new(word.span(), format!("unknown index attribute; write {known}")));
             }
         }
@@ -516,7 +521,14 @@ fn index(input: ParseStream<'_>, span: Span) -> Result<NamedIndex> {
             "nulls_not_distinct is said of unique indexes; write unique too, or leave it out",
         ));
     }
-    Ok(NamedIndex { name, parts, is_unique, nulls_not_distinct: nulls.is_some(), is_hash })
+    if let Some((_, span)) = checked.filter(|_| !is_unique) {
+        return Err(Error::new(
+            span,
+            "deferrable and deferred are said of unique indexes; write unique too, or leave it out",
+        ));
+    }
+    let checked = checked.map(|(checked, _)| checked).unwrap_or_default();
+    Ok(NamedIndex { name, parts, is_unique, nulls_not_distinct: nulls.is_some(), checked, is_hash })
 }
 
 fn idents(input: ParseStream<'_>) -> Result<Vec<Ident>> {

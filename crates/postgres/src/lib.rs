@@ -3,8 +3,12 @@
 //! Invariant: it listens on loopback alone, keeps all that it has in a temporary folder, and both end with its owner.
 //! It accepts every connection, and does not flush its writes, as its data need not survive.
 //!
+//! [`client`] is a client of any server that speaks its protocol.
+//!
 //! The server is the Debian package's (`apt-get install postgresql`), or that of a directory of binaries in
 //! `SERIATIM_POSTGRES`.
+
+pub mod client;
 
 use std::io::Write;
 use std::net::TcpListener;

@@ -64,6 +64,8 @@ use syn::{DeriveInput, Ident, ItemFn, parse_macro_input};
 /// | `tx.update::<T>(key, \|row\| ..)?` | the closure's value; an abort if there is no row |
 /// | `tx.update_if::<T>(key, \|row\| ..)?` | the closure's value, if there is a row; not as a statement |
 /// | `tx.insert(T { column: value, .. })?` | |
+/// | `tx.next("sequence")?` | a number of the sequence, an `i64`; not in a loop |
+/// | `tx.insert_new(\|id\| T { id, .. })?` | the number that its sequence gives the row; not in a loop |
 /// | `tx.delete::<T>(key)?` | an abort if there is no row |
 /// | `tx.delete_if::<T>(key)?` | whether there was a row; not as a statement |
 /// | `tx.scan::<T>(low..high)`, `tx.prefix::<T>(first columns)` | rows, see below |

@@ -22,11 +22,30 @@ pub(crate) struct Call<'e> {
 
 /// Its kind, with the user's expressions.
 pub(crate) enum Kind<'e> {
-    Get { key: &'e Expr, required: bool },
-    Update { key: &'e Expr, required: bool, change: &'e ExprClosure },
-    Insert { row: &'e ExprStruct },
-    Delete { key: &'e Expr, required: bool },
-    Scan { keys: Keys<'e>, reverse: bool, limit: Option<&'e Expr>, take: Take },
+    Get {
+        key: &'e Expr,
+        required: bool,
+    },
+    Update {
+        key: &'e Expr,
+        required: bool,
+        change: &'e ExprClosure,
+    },
+    /// The sequence of the table has given the row its number, if it `is_numbered`.
+    Insert {
+        row: &'e ExprStruct,
+        is_numbered: bool,
+    },
+    Delete {
+        key: &'e Expr,
+        required: bool,
+    },
+    Scan {
+        keys: Keys<'e>,
+        reverse: bool,
+        limit: Option<&'e Expr>,
+        take: Take,
+    },
 }
 
 /// The keys of a scan.
@@ -37,9 +56,9 @@ pub(crate) enum Keys<'e> {
 }
 
 /// The operations of a transaction.
-const OPERATIONS: &str = "get, require, exists, get_by, require_by, exists_by, update, update_if, insert, delete, \
-    delete_if, scan, prefix, find_by, scan_by, scan_all, first, last, first_by, last_by, count, count_by, count_all \
-    and abort";
+const OPERATIONS: &str = "get, require, exists, get_by, require_by, exists_by, update, update_if, insert, \
+    insert_new, insert_overriding, next, delete, delete_if, scan, prefix, find_by, scan_by, scan_all, first, last, \
+    first_by, last_by, count, count_by, count_all and abort";
 
 /// Operations of closures that a procedure says by others, and how.
 const IN_OTHER_WORDS: [(&str, &str); 7] = [
@@ -156,7 +175,7 @@ fn read<'e>(calls: &[&'e ExprMethodCall], each: bool) -> Result<Call<'e>> {
             };
             (table(first, &example)?, None, Kind::Update { key: &first.args[0], required: name == "update", change })
         }
-        "insert" => {
+        "insert" | "insert_overriding" => {
             arguments::<1>(first, "`insert(Table { column: value, .. })` with all columns")?;
             let row = match &first.args[0] {
                 Expr::Struct(row) => row,
@@ -174,7 +193,7 @@ fn read<'e>(calls: &[&'e ExprMethodCall], each: bool) -> Result<Call<'e>> {
             if let Some(turbofish) = &first.turbofish {
                 return Err(Error::new(turbofish.span(), "the row says which table: leave out `::<..>`"));
             }
-            (row.path.clone(), None, Kind::Insert { row })
+            (row.path.clone(), None, Kind::Insert { row, is_numbered: name == "insert_overriding" })
         }
         "delete" | "delete_if" => {
             let example = format!("`{name}::<Table>(key)`");

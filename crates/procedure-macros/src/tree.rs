@@ -11,6 +11,8 @@ use seriatim_procedure::ir::{self, Callee, Notation, OperationId, StepId};
 use seriatim_procedure::visit;
 use syn::{Attribute, Member, Pat, Path, Type, Visibility};
 
+use crate::lower::Number;
+
 pub(crate) use seriatim_procedure::ir::{BinaryOperator as Operator, Take, UnaryOperator, VariableId};
 
 pub(crate) type Block = ir::Block<Source>;
@@ -37,6 +39,8 @@ pub(crate) struct Procedure {
     pub(crate) tx_type: Type,
     pub(crate) result: Type,
     pub(crate) parameters: Vec<Parameter>,
+    /// The numbers that a call takes: the last parameters.
+    pub(crate) numbers: Vec<Number>,
     pub(crate) output: Type,
     /// Parameters first.
     pub(crate) variables: Vec<Variable>,
@@ -149,11 +153,13 @@ pub(crate) struct Mark {
     pub(crate) name: Option<Ident>,
     /// A list that is a `vec!`.
     pub(crate) is_vec: bool,
+    /// The insertion of a row whose number a sequence has given.
+    pub(crate) is_numbered: bool,
 }
 
 impl From<Span> for Mark {
     fn from(at: Span) -> Mark {
-        Mark { at, value_type: ValueType::Value, name: None, is_vec: false }
+        Mark { at, value_type: ValueType::Value, name: None, is_vec: false, is_numbered: false }
     }
 }
 

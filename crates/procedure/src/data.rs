@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use seriatim_catalog::expression::EvaluationError as ExpressionFailure;
 use seriatim_catalog::{Bytes, Column, Decimal, IntegerType, ScalarType, Text, Timestamp, Value};
 
 use crate::Pack;
@@ -12,6 +13,8 @@ use crate::Pack;
 pub enum EvaluationError {
     /// A number left the range of its type, or a division by zero.
     Overflow,
+    /// An expression of SQL has no value.
+    Expression(ExpressionFailure),
     /// A value is not of the type needed: a mistake in the procedure or the arguments.
     Type(String),
     /// An element beyond the end of a list.
@@ -34,6 +37,7 @@ impl fmt::Display for EvaluationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EvaluationError::Overflow => f.write_str("a number leaves the range of its type"),
+            EvaluationError::Expression(error) => error.fmt(f),
             EvaluationError::Type(problem) => f.write_str(problem),
             EvaluationError::OutOfBounds { index, length } => {
                 write!(f, "element {index} of a list of {length}")

@@ -117,6 +117,7 @@ impl Frame {
                 let arguments = self.evaluate_all(arguments)?;
                 match function {
                     Function::Pure { evaluate, .. } => evaluate(&arguments),
+                    Function::Scalar(scalar) => scalar.evaluate(&arguments),
                     Function::Method(name) => methods::call(name, &arguments),
                     Function::Associated(ty, name) => methods::call_associated(ty, name, &arguments),
                 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use crate::encoded::{Called, Constant, Encoded, Readable, Written};
-use crate::{EvaluationError, Pure, Value};
+use crate::{EvaluationError, Pure, Scalar, Value};
 
 /// A position in a source text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -138,6 +138,11 @@ pub enum Callee<'f> {
         /// It may.
         panics: bool,
     },
+    /// An expression of SQL; `fails` tells whether it has no value for some arguments.
+    Scalar {
+        /// It has none.
+        fails: bool,
+    },
     /// A method of the closed list.
     Method(&'f str),
     /// A conversion or constructor of the closed list.
@@ -171,6 +176,7 @@ impl Notation for Decoded {
     fn callee(function: &Function) -> Callee<'_> {
         match function {
             Function::Pure { total, .. } => Callee::Pure { panics: !total },
+            Function::Scalar(scalar) => Callee::Scalar { fails: !scalar.is_total() },
             Function::Method(name) => Callee::Method(name),
             Function::Associated(..) => Callee::Associated,
         }
@@ -535,6 +541,8 @@ pub enum Function {
         /// The wrapper.
         evaluate: fn(&[Value]) -> Result<Value, EvaluationError>,
     },
+    /// An expression of SQL.
+    Scalar(Arc<Scalar>),
     /// Of the closed list of methods, by name, the receiver first: see the interpreter.
     Method(Arc<str>),
     /// Of the closed list of conversions and constructors: the type as written and the function, as `("u32", "from")`.
@@ -552,6 +560,7 @@ impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Function::Pure { name, .. } => write!(f, "{name}"),
+            Function::Scalar(scalar) => write!(f, "{scalar:?}"),
             Function::Method(name) => write!(f, ".{name}"),
             Function::Associated(ty, name) => write!(f, "{ty}::{name}"),
         }

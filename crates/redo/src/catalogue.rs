@@ -20,6 +20,7 @@
 //!     17                       owner and grants of the table
 //!     18                       the same of the schema, which has the position 0
 //!     19                       the secret of which salts of unknown users are made, at position 0
+//!     20                       owner and grants of a sequence, at its id
 //! ```
 //! Invariant: the catalogue can be read before any other row is. Its own table has a fixed id, layout and declaration.
 //! A group of the log has rows of the catalogue only, or none, and so has a block of a checkpoint. The headers of
@@ -71,6 +72,7 @@ const OF_ROLE: u8 = 16;
 const OF_TABLE_RIGHTS: u8 = 17;
 const OF_SCHEMA_RIGHTS: u8 = 18;
 const OF_SECRET: u8 = 19;
+const OF_SEQUENCE_RIGHTS: u8 = 20;
 
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -250,6 +252,7 @@ pub fn rows_of_access(access: &Access) -> Result<Vec<Row>, String> {
 fn key_of_rights(object: Object) -> Result<(u32, u8, u32), String> {
     match object {
         Object::Schema => Ok((0, OF_SCHEMA_RIGHTS, 0)),
+        Object::Sequence(id) => Ok((id, OF_SEQUENCE_RIGHTS, 0)),
         Object::Table(position) => match u32::try_from(position) {
             Ok(position) => Ok((position, OF_TABLE_RIGHTS, 0)),
             Err(_) => Err(format!("only the first {} tables can have rights of their own", u32::MAX)),
@@ -266,7 +269,11 @@ fn put_access(access: &mut Access, object: u32, kind: u8, body: &str) -> Result<
         _ => {
             let row: RightsRow = of_json(body).map_err(|error| wrong(&error))?;
             let rights = Rights::of_written(row.owner, &row.grants, Ok).map_err(|error| wrong(&error))?;
-            let object = if kind == OF_TABLE_RIGHTS { Object::Table(object.into()) } else { Object::Schema };
+            let object = match kind {
+                OF_TABLE_RIGHTS => Object::Table(object.into()),
+                OF_SEQUENCE_RIGHTS => Object::Sequence(object),
+                _ => Object::Schema,
+            };
             access.set_rights(object, rights);
         }
     }
@@ -376,7 +383,7 @@ impl Catalogue {
                 sequences.put(object, kind, &body)?;
                 continue;
             }
-            if number == 0 && (OF_ROLE..=OF_SECRET).contains(&kind) {
+            if number == 0 && (OF_ROLE..=OF_SEQUENCE_RIGHTS).contains(&kind) {
                 put_access(&mut access, object, kind, &body)?;
                 continue;
             }
@@ -507,11 +514,13 @@ impl Catalogue {
     fn check_access(&self) -> Result<(), String> {
         self.access.check()?;
         let is_there = |position: u64| self.tables.iter().any(|table| !table.is_void && table.position == position);
+        let has = |id: u32| self.sequences.iter().any(|sequence| sequence.id == id);
         let lacks = self.access.objects().find_map(|(object, _)| match object {
-            Object::Table(position) if !is_there(position) => Some(position),
+            Object::Table(position) if !is_there(position) => Some(format!("a table at place {position}")),
+            Object::Sequence(id) if !has(id) => Some(format!("sequence {id}")),
             _ => None,
         });
-        lacks.map_or(Ok(()), |position| Err(format!("there are rights to a table at place {position}, which is empty")))
+        lacks.map_or(Ok(()), |lacks| Err(format!("there are rights to {lacks}, which there is not")))
     }
 
     /// Checks that sequences make sense, and that each identity column has one.

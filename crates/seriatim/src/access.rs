@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use seriatim_catalog::{Access, Object};
 
-use crate::{Database, DynHandle, SchemaError};
+use crate::{Database, DynHandle, SchemaError, Sequence};
 
 /// Roles and rights. A database keeps them, durably, as tables are kept. It does not ask for them: a program may use
 /// every table. SQL asks when a statement runs.
@@ -62,6 +62,11 @@ impl Database {
     ) -> Result<(), E> {
         let changing = self.engine().changing()?;
         self.engine().change_access(&changing, change)
+    }
+
+    /// Returns a sequence as an object to which there are rights.
+    pub fn object_of_sequence(&self, sequence: &Sequence) -> Object {
+        sequence.object()
     }
 
     /// Returns a table as an object to which there are rights.

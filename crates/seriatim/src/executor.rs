@@ -8,9 +8,10 @@ use seriatim_engine::{
 };
 use seriatim_txn::PartitionSet;
 
-use crate::procedure::call::InPartitions;
+use crate::procedure::call::{InPartitions, Stepping, Straight};
+use crate::procedure::registered::CallArguments;
 use crate::procedure::registry::{Entry, Registry};
-use crate::procedure::{Access, Declared, Keys, Touch};
+use crate::procedure::{Access, Declared, Keys, Touch, Value};
 use crate::{
     Abort, BatchStatistics, Committed, Database, OpenError, Running, Session, TransactError, TransactionOptions, Tx,
 };
@@ -204,6 +205,12 @@ impl Executor {
         self.reserve().call(procedure, arguments)
     }
 
+    /// Runs the registered procedure of this name on one of the threads as [`Session::call_by_name`] does. Otherwise as
+    /// [`Executor::call`].
+    pub fn call_by_name(&self, name: &str, arguments: Value) -> Running<Result<Committed<Value>, TransactError>> {
+        self.reserve().call_by_name(name, arguments)
+    }
+
     /// Counters of batching since the executor was created. All are zero where calls are not batched.
     pub fn batch_statistics(&self) -> BatchStatistics {
         self.inner.batch_statistics()
@@ -211,21 +218,29 @@ impl Executor {
 
     /// The accesses that decide where a call runs, as far as its arguments determine them. An error here occurs again
     /// where the call runs, and is reported there.
-    fn predicted<P: Declared>(&self, arguments: &P::Arguments) -> (PredictedAccess, Option<InPartitions>) {
+    fn predicted(
+        &self,
+        find: impl FnOnce(&Registry) -> Option<Arc<Entry>>,
+        told: impl FnOnce(&Entry, &mut dyn FnMut(&dyn CallArguments)),
+    ) -> (PredictedAccess, Option<InPartitions>) {
+        let (mut predicted, mut known) = (PredictedAccess::Unknown, None);
         let partitions = self.inner.partitions();
         if partitions.is_none() && !self.inner.batches() || !self.inner.is_of_this_process() {
-            return (PredictedAccess::Unknown, None);
+            return (predicted, known);
         }
         let registry = self.procedures.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(entry) = registry.find::<P>().cloned() else { return (PredictedAccess::Unknown, None) };
+        let Some(entry) = find(&registry) else { return (predicted, known) };
         drop(registry);
-        let Some(partitions) = partitions else {
-            return (footprint::<P>(&entry, arguments).map_or(PredictedAccess::Unknown, PredictedAccess::Rows), None);
-        };
-        match entry.owned::<P>(arguments, partitions) {
-            Some(Ok(owned)) => (PredictedAccess::Partitions(owned), Some(InPartitions { entry, owned })),
-            Some(Err(_)) | None => (PredictedAccess::Unknown, None),
-        }
+        told(&entry, &mut |call| match partitions {
+            None => predicted = footprint(&entry, call).map_or(PredictedAccess::Unknown, PredictedAccess::Rows),
+            Some(partitions) => {
+                if let Some(Ok(owned)) = entry.owned(&call, partitions) {
+                    predicted = PredictedAccess::Partitions(owned);
+                    known = Some(InPartitions { entry: Arc::clone(&entry), owned });
+                }
+            }
+        });
+        (predicted, known)
     }
 }
 
@@ -279,18 +294,48 @@ impl Reserved<'_> {
     /// As [`Executor::call`].
     pub fn call<P: Declared>(
         self,
-        procedure: P,
+        _procedure: P,
         arguments: P::Arguments,
     ) -> Running<Result<Committed<P::Output>, TransactError>> {
-        let (predicted, known) = self.executor.predicted::<P>(&arguments);
+        // Numbers are taken where the call runs.
+        let told = |entry: &Entry, with: &mut dyn FnMut(&dyn CallArguments)| {
+            let mut place = None;
+            if P::NUMBERS.is_empty()
+                && let Ok(arguments) = P::complete(&arguments, &mut |_| Ok(0), &mut place)
+            {
+                with(&Straight::<P> { handles: entry.handles::<P>(), arguments });
+            }
+        };
+        let (predicted, known) = self.executor.predicted(|registry| registry.find::<P>().cloned(), told);
+        let mut place = None;
         self.executor.inner.start(self.permit, Origin::Procedure, predicted, move |detached, session, decided, wait| {
-            session.step_declared(procedure, &arguments, known.as_ref(), detached, decided, wait)
+            let stepping = Stepping { known: known.as_ref(), detached, decided, wait };
+            session.step_declared::<P, P::Output>((&arguments, &mut place), stepping, |value| value)
+        })
+    }
+
+    /// As [`Executor::call_by_name`].
+    pub fn call_by_name(self, name: &str, arguments: Value) -> Running<Result<Committed<Value>, TransactError>> {
+        let told = |entry: &Entry, with: &mut dyn FnMut(&dyn CallArguments)| {
+            // Wrong arguments are reported where the call runs, and numbers are taken there.
+            if entry.numbers.is_empty()
+                && let Ok(call) = entry.registered.arguments(entry, &arguments)
+            {
+                with(&*call);
+            }
+        };
+        let find = |registry: &Registry| registry.entries.iter().find(|entry| entry.name == name).cloned();
+        let (predicted, known) = self.executor.predicted(find, told);
+        let name = name.to_owned();
+        self.executor.inner.start(self.permit, Origin::Procedure, predicted, move |detached, session, decided, wait| {
+            let stepping = Stepping { known: known.as_ref(), detached, decided, wait };
+            session.step_named(&name, &arguments, stepping)
         })
     }
 }
 
 /// The rows that a call will access, if it can be batched by them.
-fn footprint<P: Declared>(entry: &Entry, arguments: &P::Arguments) -> Option<Footprint> {
+fn footprint(entry: &Entry, call: &dyn CallArguments) -> Option<Footprint> {
     if !entry.tells_footprint {
         return None;
     }
@@ -302,6 +347,6 @@ fn footprint<P: Declared>(entry: &Entry, arguments: &P::Arguments) -> Option<Foo
         }
     };
     // A pure function that panics here also panics where the procedure runs, if the procedure calls it.
-    let told = catch_unwind(AssertUnwindSafe(|| P::footprint(entry.handles::<P>(), arguments, &mut add)));
+    let told = catch_unwind(AssertUnwindSafe(|| call.touches(&mut add)));
     told.is_ok().then_some(footprint)
 }

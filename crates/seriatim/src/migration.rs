@@ -351,7 +351,7 @@ impl Migration<'_> {
         self.add(TableChange::Create(table))
     }
 
-    /// Gives a table that is created by a change before to the role with this id: see [`Database::access`].
+    /// Gives a table or sequence that is created by a change before to the role with this id: see [`Database::access`].
     pub fn own(self, table: impl Into<String>, role: u32) -> Self {
         self.add(TableChange::Own(table.into(), role))
     }

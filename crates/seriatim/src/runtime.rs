@@ -234,14 +234,15 @@ impl Tx {
     /// [`Tx::update_if_dyn`].
     ///
     /// # Errors
-    /// A conflict; a missing row; a column that does not exist or may not change; values that do not fit the columns.
+    /// A conflict; a missing row; values that do not fit the columns. A column that does not exist, may not change, or
+    /// is given by its sequence alone.
     pub fn update_dyn(&self, table: &DynHandle, key: &[Value], changes: &[(&str, Value)]) -> Result<(), Abort> {
         self.update_if_dyn(table, key, changes)?.or_else(|MissingRow| Err(self.core.missing_dyn(table, key)?))
     }
 
     /// Sets columns of the row with these key values to those that `change` computes from the row. `uses` has the
     /// columns that it looks at, and those that are set, in the order of their values. Returns whether there is such a
-    /// row.
+    /// row. As [`Tx::insert_overriding_dyn`], it also sets a column that only its sequence gives.
     ///
     /// # Errors
     /// As [`Tx::update_if_dyn`]; those of `change`; another number of values.

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use seriatim_catalog::{IdentityTable, RowId, RowWriter, SequenceDef, TableKey, TableWithoutKey, Value};
+use seriatim_catalog::{IdentityTable, Object, RowId, RowWriter, SequenceDef, TableKey, TableWithoutKey, Value};
 use seriatim_engine::{DynHandle, Engine, Operations as _, Reserved, Runner};
 use seriatim_txn::OnExists;
 
@@ -151,6 +151,10 @@ impl Sequence {
     pub fn table(&self) -> Option<String> {
         let owned = self.engine.sequences().into_iter();
         owned.filter(|(sequence, _)| Arc::ptr_eq(sequence, &self.sequence)).find_map(|(_, table)| table)
+    }
+
+    pub(crate) fn object(&self) -> Object {
+        self.engine.object_of_sequence(&self.sequence)
     }
 
     /// How far it has got.

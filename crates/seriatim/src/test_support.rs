@@ -12,7 +12,7 @@ pub use seriatim_engine::test_support::protocols::repairing::{Asked, asked};
 pub use seriatim_engine::test_support::{Between, between_chunks};
 
 use crate::procedure::registry::CallStrategy;
-use crate::procedure::{Data, Declared, EvaluationError, Value};
+use crate::procedure::{Data, EvaluationError, Value};
 use crate::{Committed, Database, Session, TransactError};
 
 /// The name of the protocol that asks for repairs: [`Session::call_repaired`].
@@ -78,14 +78,15 @@ impl Session {
         self.recorded_calls.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    pub(crate) fn record_call<P: Declared>(
+    pub(crate) fn record_value<R: Data>(
         &mut self,
-        arguments: &P::Arguments,
-        result: Result<&P::Output, &TransactError>,
+        procedure: &'static str,
+        arguments: &impl Data,
+        result: Result<&R, &TransactError>,
     ) {
         if let Some(calls) = &mut self.recorded_calls {
-            let result = result.map(P::Output::to_value).map_err(in_words);
-            calls.push(Call { procedure: P::NAME, arguments: arguments.to_value(), result });
+            let result = result.map(R::to_value).map_err(in_words);
+            calls.push(Call { procedure, arguments: arguments.to_value(), result });
         }
     }
 

@@ -1,15 +1,16 @@
 //! Explicit transactions: committed by a call, rolled back on drop.
 
 use std::ops::Deref;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use seriatim_catalog::{Table, TableKey as _};
+use seriatim_engine::procedure::in_procedure;
 use seriatim_engine::{Committed, IfLocked, LockStrength, Pending, Receipt, RowLock, RowWait, Runner, WaitEnd};
 use seriatim_txn::Mode;
 
-use crate::procedure::RegisterError;
 use crate::procedure::registry::Registry;
+use crate::procedure::{RegisterError, Value};
 use crate::{Abort, Database, DynHandle, Handle, ReadTx, SchemaError, Sequence, Session, TransactError, Tx};
 
 /// An open transaction. [`Deref`]s to [`Tx`]; dropping it rolls back. After an operation returned a conflict, all
@@ -132,6 +133,48 @@ impl<'s> Transaction<'s> {
 
     /// Rolls back, as dropping does.
     pub fn rollback(self) {}
+
+    /// Runs the registered procedure of this name as a part of the transaction. The types of the arguments are checked
+    /// at run time, as by [`Session::call_by_name`]. What it wrote before an error stays: see
+    /// [`Tx::savepoint`](crate::Tx::savepoint).
+    ///
+    /// ```
+    /// # use seriatim::procedure::Data;
+    /// # use seriatim::{Abort, Database, Table, Tx, procedure, procedures};
+    /// # #[derive(Table)] #[table(name = "counter", key(id), hash)] struct Counter { id: u32, n: u64 }
+    /// # #[procedure]
+    /// # fn count(tx: &Tx, id: u32) -> Result<u64, Abort> {
+    /// #     let n = tx.update::<Counter>(id, |counter| { counter.n += 1; counter.n })?;
+    /// #     Ok(n)
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let counters = db.create::<Counter>()?;
+    /// # db.register(procedures![count])?;
+    /// let mut session = db.session();
+    /// let tx = session.begin()?;
+    /// tx.insert(&counters, &Counter { id: 7, n: 40 })?;
+    /// assert_eq!(tx.call_by_name("count", &7u32.to_value())?, 41u64.to_value());
+    /// tx.rollback();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TransactError::UnknownProcedure`], [`TransactError::Arguments`]; those of the procedure; a conflict.
+    pub fn call_by_name(&self, name: &str, arguments: &Value) -> Result<Value, TransactError> {
+        self.runner.check_process()?;
+        let registry = self.procedures.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = registry.entries.iter().find(|entry| entry.name == name).cloned() else {
+            return Err(TransactError::UnknownProcedure { name: name.to_owned(), known: registry.names() });
+        };
+        drop(registry);
+        entry.registered.run_in(&entry, self, arguments)?.map_err(|abort| {
+            let mut error = self.explain(&abort);
+            in_procedure(&mut error, entry.name);
+            error
+        })
+    }
 
     /// Returns the error behind an [`Abort`] of this transaction, with table and key where they are known. The call can
     /// be repeated. [`TransactError::user`] finds a body's own error.

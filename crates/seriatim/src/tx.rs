@@ -22,7 +22,7 @@ use crate::handle::{Handle, IndexHandle};
 use crate::procedure::support;
 use crate::scan::Scan;
 
-/// When the deferrable foreign keys of a transaction are checked: [`Tx::set_constraints`].
+/// When the deferrable constraints of a transaction are checked: [`Tx::set_constraints`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constraints {
     /// At the end of each operation.
@@ -723,17 +723,18 @@ impl Tx {
         self.core.savepoint()
     }
 
-    /// Runs several operations as one statement of SQL: foreign keys are checked when `act` has ended, and not after
-    /// each operation. If it fails, nothing of it is left.
+    /// Runs several operations as one statement of SQL: foreign keys and deferrable unique constraints are checked when
+    /// `act` has ended, and not after each operation. If it fails, nothing of it is left.
     ///
     /// # Errors
-    /// Those of `act`; a foreign key that is violated.
+    /// Those of `act`; a constraint that is violated.
     pub fn statement<R>(&self, act: impl FnOnce() -> Result<R, Abort>) -> Result<R, Abort> {
         self.core.whole_statement(act)
     }
 
-    /// Says when deferrable foreign keys are checked from now on: when the transaction commits, or at the end of each
-    /// operation. Then checks that were put off are made at once. It is SET CONSTRAINTS ALL of SQL.
+    /// Says when deferrable foreign keys and unique constraints are checked from now on: when the transaction commits,
+    /// or at the end of each operation. Then checks that were put off are made at once. It is SET CONSTRAINTS ALL of
+    /// SQL.
     ///
     /// ```
     /// use seriatim::catalog::{ColumnDef, ColumnType, ReferenceDef, TableDef};
@@ -764,10 +765,46 @@ impl Tx {
     /// ```
     ///
     /// # Errors
-    /// [`TransactError::ForeignKey`](crate::TransactError::ForeignKey) if a check that was put off fails now. A
-    /// conflict.
+    /// [`TransactError::ForeignKey`](crate::TransactError::ForeignKey) or
+    /// [`TransactError::Duplicate`](crate::TransactError::Duplicate) if a check that was put off fails now. A conflict.
     pub fn set_constraints(&self, checked: Constraints) -> Result<(), Abort> {
-        self.core.set_constraints(checked == Constraints::Deferred)
+        self.core.set_constraints(None, checked == Constraints::Deferred)
+    }
+
+    /// As [`Tx::set_constraints`], of the constraints with these names only.
+    ///
+    /// ```
+    /// use seriatim::{Constraints, Database, Table};
+    ///
+    /// #[derive(Table)]
+    /// #[table(key(id), index(name = "task_place_key", columns(place), unique, deferrable))]
+    /// struct Task {
+    ///     id: u32,
+    ///     place: u32,
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// let tasks = db.create::<Task>()?;
+    /// let mut session = db.session();
+    /// session.transact(|tx| {
+    ///     tx.insert(&tasks, &Task { id: 1, place: 1 })?;
+    ///     tx.insert(&tasks, &Task { id: 2, place: 2 })?;
+    ///     tx.set_constraints_of(&["task_place_key"], Constraints::Deferred)?;
+    ///     tx.update(&tasks, &1, |mut task| task.set_place(2))?;
+    ///     tx.update(&tasks, &2, |mut task| task.set_place(1))
+    /// })?;
+    /// // Without it, each operation is checked at its end.
+    /// let error = session.transact(|tx| tx.update(&tasks, &1, |mut task| task.set_place(1))).unwrap_err();
+    /// assert_eq!(error.to_string(), "duplicate key place 1 in task.task_place_key");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tx::set_constraints`]. A name that no deferrable constraint has changes nothing.
+    pub fn set_constraints_of(&self, names: &[&str], checked: Constraints) -> Result<(), Abort> {
+        self.core.set_constraints(Some(names), checked == Constraints::Deferred)
     }
 
     /// Undoes every write since the savepoint. The savepoint can be used again; later ones become invalid. Reads are

@@ -85,7 +85,8 @@ pub(crate) async fn authenticate(
             }
         }
     };
-    match access.role(id) {
+    // The role may have changed while the client took its time.
+    match shared.database.access().role(id) {
         Some(role) if role.login => Ok(id),
         _ => {
             let message = format!("role \"{user}\" is not permitted to log in");
@@ -114,7 +115,7 @@ fn proof(access: &Access, user: &str, is_trusted: bool, secret: &[u8]) -> Result
     }
 }
 
-fn hinted(mut error: SqlError, hint: &str) -> SqlError {
+pub(crate) fn hinted(mut error: SqlError, hint: &str) -> SqlError {
     error.hint = Some(hint.to_owned());
     error
 }

@@ -209,6 +209,8 @@ impl Client {
                     if let (Some(number), Some(secret)) = (key.int32(), key.int32()) {
                         shared.cancels.cancel((number, secret));
                     }
+                    // A client of TLS takes an end without this for an attack.
+                    self.stream.shutdown().await?;
                     return Ok(None);
                 }
                 Some(First::Session(packet)) => return Ok(Some(packet)),

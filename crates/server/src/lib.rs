@@ -10,7 +10,6 @@ mod authentication;
 mod connection;
 mod counts;
 mod session;
-mod values;
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -15,7 +15,9 @@ use bytes::{Bytes, BytesMut};
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::Datum;
 use seriatim::{Canceller, Database, WaitEnd};
-use seriatim_sql::{Answer, Column, Prepared, Row, SqlError, SqlState, SqlType, Status};
+use seriatim_sql::{
+    Answer, Column, Format, Prepared, Row, SqlError, SqlState, SqlType, Status, bytes_of_rows, read_value, write_value,
+};
 use seriatim_wire::message::{self, Body, decode};
 use seriatim_wire::messages::Message;
 use seriatim_wire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
@@ -29,8 +31,7 @@ use seriatim_wire::messages::response::{
 use seriatim_wire::messages::simplequery::Query;
 use seriatim_wire::messages::startup::ParameterStatus;
 
-use crate::values::{Format, read, write};
-
+use crate::authentication::hinted;
 /// Settings whose values a client is told, at the start and when they change.
 const REPORTED: [(&str, &str); 13] = [
     ("server_version", "server_version"),
@@ -47,6 +48,9 @@ const REPORTED: [(&str, &str); 13] = [
     ("default_transaction_read_only", "default_transaction_read_only"),
     ("in_hot_standby", "in_hot_standby"),
 ];
+
+/// The most bytes of rows that all portals of a session keep.
+const PORTAL_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 
 /// What comes after a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +153,8 @@ struct Rest {
     /// None of a statement without rows.
     columns: Option<Arc<[Column]>>,
     rows: IntoIter<Row>,
+    /// The bytes of all rows, if some are left.
+    bytes: usize,
     tag: String,
 }
 
@@ -414,11 +420,11 @@ impl Session {
                     self.send(&CommandComplete::new(tag));
                 }
                 Answer::Done(tag) => self.send(&CommandComplete::new(tag)),
-                Answer::CopyOut { columns, lines, tag } => {
-                    self.copy_out(columns, lines);
+                Answer::CopyOut { columns, is_binary, lines, tag } => {
+                    self.copy_out(columns, is_binary, lines);
                     self.send(&CommandComplete::new(tag));
                 }
-                Answer::CopyIn { columns } => self.copy_in(columns, Began::Simple),
+                Answer::CopyIn { columns, is_binary } => self.copy_in(columns, is_binary, Began::Simple),
                 Answer::Notice(notice) => self.notice(&notice),
             }
         }
@@ -427,16 +433,18 @@ impl Session {
         }
     }
 
-    fn copy_out(&mut self, columns: usize, lines: Vec<Vec<u8>>) {
-        self.send(&CopyOutResponse::new(0, columns as i16, vec![0; columns]));
+    fn copy_out(&mut self, columns: usize, is_binary: bool, lines: Vec<Vec<u8>>) {
+        let format = i8::from(is_binary);
+        self.send(&CopyOutResponse::new(format, columns as i16, vec![format.into(); columns]));
         for line in lines {
             self.send(&CopyData::new(line.into()));
         }
         self.send(&CopyDone::new());
     }
 
-    fn copy_in(&mut self, columns: usize, began: Began) {
-        self.send(&CopyInResponse::new(0, columns as i16, vec![0; columns]));
+    fn copy_in(&mut self, columns: usize, is_binary: bool, began: Began) {
+        let format = i8::from(is_binary);
+        self.send(&CopyInResponse::new(format, columns as i16, vec![format.into(); columns]));
         self.copying = Some(began);
     }
 
@@ -495,7 +503,7 @@ impl Session {
         let mut data = BytesMut::new();
         for (at, (value, column)) in row.iter().zip(columns).enumerate() {
             let format = Format::of(formats, at, columns.len()).unwrap_or(Format::Text);
-            write(value, column, format, &mut data);
+            write_value(value, column, format, &mut data);
         }
         self.send(&DataRow::new(data, row.len() as i16));
     }
@@ -518,8 +526,12 @@ impl Session {
                 SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
             }),
         });
-        let given = given.collect::<Result<Vec<_>, _>>()?;
+        let mut given = given.collect::<Result<Vec<_>, _>>()?;
         let prepared = self.sql.prepare(&parse.query, &given)?;
+        given.resize(prepared.parameters().len(), None);
+        for (at, ty) in prepared.array_parameters() {
+            given[*at].get_or_insert(*ty);
+        }
         self.statements.insert(name, Arc::new(Mutex::new(Statement { text: parse.query, prepared, given })));
         self.send(&ParseComplete::new());
         Ok(())
@@ -544,7 +556,7 @@ impl Session {
             let sent = statement.given.get(at).copied().flatten();
             values.push(match value {
                 None => Datum::Null,
-                Some(bytes) => read(bytes, format, sent, ty)?,
+                Some(bytes) => read_value(bytes, format, sent, ty)?,
             });
         }
         let formats = bind.result_column_format_codes;
@@ -575,6 +587,10 @@ impl Session {
                 self.send(&ParameterDescription::new(types));
                 (columns, Vec::new())
             }
+            // A cursor that DECLARE has made is a portal, too.
+            b'P' if let (None, Some(columns)) = (self.portals.get(&name), self.sql.cursor_columns(&name)) => {
+                (Some(columns.to_vec()), Vec::new())
+            }
             b'P' => {
                 let portal = self.portals.get(&name).ok_or_else(|| no_portal(&name))?;
                 let statement = portal.statement.lock().unwrap_or_else(PoisonError::into_inner);
@@ -592,6 +608,7 @@ impl Session {
     fn execute(&mut self, bytes: &Bytes, before_sync: bool) -> Result<(), SqlError> {
         let execute: Execute = decode(bytes).map_err(violation)?;
         let name = execute.name.unwrap_or_default();
+        let most = usize::try_from(execute.max_rows).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
         let mut portal = self.portals.remove(&name).ok_or_else(|| no_portal(&name))?;
         let mut rest = match portal.result.take() {
             Some(rest) if rest.columns.is_some() => rest,
@@ -621,23 +638,38 @@ impl Session {
                 for answer in answers {
                     match answer {
                         Answer::Notice(notice) => self.notice(&notice),
-                        Answer::Done(tag) => rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), tag }),
+                        Answer::Done(tag) => {
+                            rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), bytes: 0, tag })
+                        }
                         Answer::Rows { columns, rows, tag } => {
-                            rest = Some(Rest { columns: Some(columns), rows: rows.into_iter(), tag });
+                            let (columns, bytes) = (Some(columns), 0);
+                            rest = Some(Rest { columns, rows: rows.into_iter(), bytes, tag });
                         }
-                        Answer::CopyOut { columns, lines, tag } => {
-                            self.copy_out(columns, lines);
-                            rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), tag });
+                        Answer::CopyOut { columns, is_binary, lines, tag } => {
+                            self.copy_out(columns, is_binary, lines);
+                            rest = Some(Rest { columns: None, rows: Vec::new().into_iter(), bytes: 0, tag });
                         }
-                        Answer::CopyIn { columns } => {
-                            self.copy_in(columns, Began::Extended);
+                        Answer::CopyIn { columns, is_binary } => {
+                            self.copy_in(columns, is_binary, Began::Extended);
                             return Ok(());
                         }
                     }
                 }
                 match (failure, rest) {
                     (Some(error), _) => return Err(error),
-                    (None, Some(rest)) => rest,
+                    (None, Some(mut rest)) => {
+                        if rest.rows.len() > most {
+                            // The portal keeps rows until its transaction ends, beside those of others.
+                            let kept = |portal: &Portal| portal.result.as_ref().map_or(0, |rest| rest.bytes);
+                            rest.bytes = bytes_of_rows(rest.rows.as_slice());
+                            if self.portals.values().map(kept).sum::<usize>() + rest.bytes > PORTAL_BYTES_MAX {
+                                let message = "the portals of the session keep too many rows";
+                                let error = SqlError::new(SqlState::OUT_OF_MEMORY, message);
+                                return Err(hinted(error, "Ask a portal for all rows, or close it."));
+                            }
+                        }
+                        rest
+                    }
                     (None, None) => {
                         self.send(&EmptyQueryResponse::new());
                         return Ok(());
@@ -645,7 +677,6 @@ impl Session {
                 }
             }
         };
-        let most = usize::try_from(execute.max_rows).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
         match &rest.columns {
             // Such a statement is done once.
             None => self.send(&CommandComplete::new(rest.tag.clone())),
@@ -670,6 +701,9 @@ impl Session {
                 }
             }
         }
+        if rest.rows.len() == 0 {
+            (rest.rows, rest.bytes) = (Vec::new().into_iter(), 0);
+        }
         portal.result = Some(rest);
         self.portals.insert(name, portal);
         Ok(())
@@ -683,7 +717,8 @@ impl Session {
                 self.statements.remove(&name);
                 self.portals.retain(|_, portal| portal.name != name);
             }
-            b'P' => drop(self.portals.remove(&name)),
+            b'P' if self.portals.contains_key(&name) => drop(self.portals.remove(&name)),
+            b'P' => self.sql.close_cursor(&name),
             other => return Err(violation(format_args!("{other} is neither a statement nor a portal"))),
         }
         self.send(&CloseComplete::new());
@@ -741,4 +776,37 @@ pub(crate) fn fatal_error(error: &SqlError) -> Bytes {
 /// The end of a connection whose client violates the protocol.
 pub(crate) fn violated(why: &dyn std::fmt::Display) -> Bytes {
     fatal(SqlState("08P01"), &why.to_string(), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(tag: u8, parts: &[&[u8]]) -> Bytes {
+        let body = parts.concat();
+        let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
+        [&[tag][..], &length, &body].concat().into()
+    }
+
+    /// Portals that are asked for one row keep the others.
+    #[test]
+    fn the_rows_of_all_portals_are_counted() {
+        let database = Database::in_memory().expect("there is memory");
+        let role = seriatim::catalog::Access::FIRST;
+        let mut session = Session::new(database, role, &[], &[]).expect("no settings");
+        let text = b"select n from generate_series(1, 3000) as n\0";
+        session.message(&said(b'Q', &[b"begin\0"]), false);
+        session.message(&said(b'P', &[b"s\0", text, &[0, 0]]), false);
+        let mut portals = 0;
+        while !session.is_skipping {
+            assert!(portals < 10, "each has more than a tenth of what may be kept");
+            let name = format!("p{portals}\0");
+            session.message(&said(b'B', &[name.as_bytes(), b"s\0", &[0; 6]]), false);
+            session.message(&said(b'E', &[name.as_bytes(), &[0, 0, 0, 1]]), false);
+            portals += 1;
+        }
+        assert!(portals > 2, "{portals} portals");
+        let output = session.output().split();
+        assert!(output.windows(6).any(|bytes| bytes == b"C53200"), "{}", String::from_utf8_lossy(&output));
+    }
 }

@@ -2,6 +2,8 @@
 
 #[path = "clients/authentication.rs"]
 mod authentication;
+#[path = "clients/mutated.rs"]
+mod mutated;
 #[path = "clients/waits.rs"]
 mod waits;
 
@@ -11,6 +13,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use seriatim::Database;
+use seriatim_postgres::client::{field, message, startup, values};
 use seriatim_server::Settings;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -254,18 +257,6 @@ impl Raw {
     }
 }
 
-/// The first packet of a session.
-fn startup(parameters: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(parameters.len() + 8).expect("short").to_be_bytes();
-    [&length[..], &[0, 3, 0, 0], parameters].concat()
-}
-
-fn message(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
-    let body = parts.concat();
-    let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
-    [&[tag][..], &length, &body].concat()
-}
-
 fn query(text: &str) -> Vec<u8> {
     message(b'Q', &[text.as_bytes(), b"\0"])
 }
@@ -305,10 +296,11 @@ fn close(kind: u8, name: &str) -> Vec<u8> {
     message(b'C', &[&[kind], name.as_bytes(), b"\0"])
 }
 
-/// A field of an error.
-fn field(body: &[u8], code: u8) -> String {
-    let found = body.split(|byte| *byte == 0).find(|field| field.first() == Some(&code));
-    found.map(|field| String::from_utf8_lossy(&field[1..]).into_owned()).unwrap_or_default()
+/// Rows of two fields, as a message of a binary COPY.
+fn binary_rows(rows: &[[&[u8]; 2]]) -> Vec<u8> {
+    let field = |field: &&[u8]| [&u32::try_from(field.len()).expect("short").to_be_bytes(), *field].concat();
+    let row = |row: &[&[u8]; 2]| [&[0, 2][..], &row.iter().flat_map(field).collect::<Vec<u8>>()].concat();
+    message(b'd', &[b"PGCOPY\n\xff\r\n\0", &[0; 8], &rows.iter().flat_map(row).collect::<Vec<u8>>(), &[0xff; 2]])
 }
 
 /// Names, types, widths, modifiers and formats of columns.
@@ -322,18 +314,6 @@ fn columns(mut body: &[u8]) -> Vec<(String, Vec<u8>)> {
         body = &rest[19..];
     }
     columns
-}
-
-/// The values of a row.
-fn values(mut body: &[u8]) -> Vec<Option<&[u8]>> {
-    let mut values = Vec::new();
-    body = &body[2..];
-    while let Some((length, rest)) = body.split_first_chunk::<4>() {
-        let length = usize::try_from(i32::from_be_bytes(*length)).ok();
-        values.push(length.map(|length| &rest[..length]));
-        body = &rest[length.unwrap_or(0)..];
-    }
-    values
 }
 
 /// Both servers, with a connection to each.
@@ -401,6 +381,62 @@ fn messages_have_the_answers_of_postgresql() {
                 sync(),
                 describe(b'S', "d"),
                 sync(),
+            ],
+        ),
+        (
+            "binary COPY out",
+            &[
+                query("copy (select id, s, n, c, v from t order by id limit 2) to stdout (format binary)"),
+                query("copy (select id from t where false) to stdout with binary"),
+                query("copy (select null::int, 'x'::text) to stdout binary"),
+            ],
+        ),
+        (
+            "binary COPY in",
+            &[
+                query("copy t (id, v) from stdin (format binary)"),
+                binary_rows(&[[&[0, 0, 0, 50], b"one"], [&[0, 0, 0, 51], b""]]),
+                message(b'c', &[]),
+                query("select id, v from t where id >= 50 order by id; delete from t where id >= 50"),
+            ],
+        ),
+        (
+            "binary COPY of other bytes",
+            &[
+                query("copy t (id, v) from stdin binary"),
+                message(b'd', &[b"1\tone\n"]),
+                message(b'c', &[]),
+                query("copy t (id, v) from stdin binary"),
+                binary_rows(&[[&[0, 0, 0, 0, 0, 0, 0, 50], b"one"]]),
+                message(b'c', &[]),
+                query("copy t (id, v) from stdin binary"),
+                binary_rows(&[[&[0, 0, 0, 50], b"\xff"]]),
+                message(b'c', &[]),
+                query("copy t (id) from stdin binary"),
+                binary_rows(&[[&[0, 0, 0, 50], b"one"]]),
+                message(b'c', &[]),
+                query("copy t (id, v) from stdin binary"),
+                binary_rows(&[[&[0, 0, 0, 50], b"one"]]),
+                message(b'd', &[b"more"]),
+                message(b'c', &[]),
+                query("copy t (id, v) from stdin (format binary, delimiter ',')"),
+                query("select count(*) from t where id >= 50"),
+            ],
+        ),
+        (
+            "cursors of DECLARE",
+            &[
+                query("begin"),
+                parse("", "declare c cursor for select id, v from t where id < $1 order by id", &[]),
+                bind("", "", 0, &[n("4")], 0),
+                execute("", 0),
+                describe(b'P', "c"),
+                sync(),
+                query("fetch 2 from c"),
+                close(b'P', "c"),
+                sync(),
+                query("fetch 1 from c"),
+                query("rollback"),
             ],
         ),
         (
@@ -721,7 +757,7 @@ fn values_have_the_bytes_of_postgresql() {
             // What was read in binary is written in binary.
             let number = next.parse::<i32>().expect("a number").to_be_bytes();
             let written = [
-                bind("", "i", 1, &[Some(&number), values(&should.1[0])[0]], 0),
+                bind("", "i", 1, &[Some(&number), values(&should.1[0]).expect("it is a row")[0]], 0),
                 execute("", 0),
                 bind("", "s", 0, &[Some(next.as_bytes())], 0),
                 execute("", 0),

@@ -13,6 +13,7 @@ use crate::error::{SqlError, SqlState};
 use crate::expression::{Aggregate, Call, Context, Nothing};
 use crate::from::Parameters;
 use crate::rows::{Distinct, Joined, Owned, Sources, directed, order};
+use crate::run::heap_bytes;
 use crate::types::SqlType;
 
 /// An aggregate whose argument and types are known.
@@ -134,12 +135,16 @@ impl BoundCall {
             let keys = keys.collect::<Result<Vec<Owned>, Abort>>()?;
             let before = self.separator.as_ref().map(|between| joined.value(between)).transpose()?;
             let part = (keys, before.map_or(Datum::Null, Datum::into_owned), value.unwrap_or(Datum::Null));
-            env.run.keep(std::slice::from_ref(&part.2)).map_err(|error| env.fail(error))?;
+            let both = [std::slice::from_ref(&part.1), std::slice::from_ref(&part.2)];
+            // The texts are kept once more when they are put together.
+            let kept = both.iter().chain(&both).chain([&&*part.0]).try_for_each(|values| env.run.keep(values));
+            kept.map_err(|error| env.fail(error))?;
             state.parts.push(part);
             return Ok(());
         }
         let Some(value) = value else { return Ok(()) };
         let before = state.value.take();
+        let had = before.as_ref().map_or(0, heap_bytes);
         state.value = match (self.function, before) {
             (Aggregate::Count, _) => None,
             (Aggregate::Min, Some(before)) if order(&before, &value).is_le() => Some(before),
@@ -154,6 +159,10 @@ impl BoundCall {
             }
             _ => Some(value),
         };
+        let has = state.value.as_ref().map_or(0, heap_bytes);
+        if has != had {
+            env.run.keep_instead(had, has).map_err(|error| env.fail(error))?;
+        }
         Ok(())
     }
 

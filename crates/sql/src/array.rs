@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// The text of an array of these elements, of which `None` is NULL.
-pub fn to_text<S: AsRef<str>>(elements: impl Iterator<Item = Option<S>>) -> String {
+pub(crate) fn to_text<S: AsRef<str>>(elements: impl Iterator<Item = Option<S>>) -> String {
     let mut text = "{".to_owned();
     for (at, element) in elements.enumerate() {
         if at > 0 {
@@ -34,7 +34,7 @@ pub fn to_text<S: AsRef<str>>(elements: impl Iterator<Item = Option<S>>) -> Stri
 
 /// The elements of an array: of `{a,b}`, or of the numbers of a vector, `1 2`. None if the text is no array of one
 /// dimension.
-pub fn elements(text: &str) -> Option<Vec<Option<Cow<'_, str>>>> {
+pub(crate) fn elements(text: &str) -> Option<Vec<Option<Cow<'_, str>>>> {
     let text = text.trim();
     let Some(inner) = text.strip_prefix('{') else {
         let is_number = |word: &str| word.parse::<i64>().is_ok();

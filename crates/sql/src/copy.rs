@@ -1,6 +1,10 @@
-//! COPY: rows from a stream of bytes, and rows as one, in PostgreSQL's formats `text` and `csv`.
+//! COPY: rows from a stream of bytes, and rows as one, in PostgreSQL's formats `text`, `csv` and `binary`.
 
+mod binary;
+
+use binary::Place;
 use seriatim::catalog::expression::Datum;
+use seriatim::catalog::{ColumnType, TableDef};
 use sqlparser::ast::{
     CopyLegacyCsvOption, CopyLegacyOption, CopyOption, CopySource, CopyTarget, Expr, Ident, Query, SelectItem, SetExpr,
     Statement, TableWithJoins,
@@ -10,11 +14,20 @@ use crate::error::{SqlError, SqlState};
 use crate::form;
 use crate::names::name;
 use crate::select::{Column, Row};
+use crate::types::SqlType;
+
+/// Whether rows are lines, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Csv,
+    Binary,
+}
 
 /// How rows are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
-    is_csv: bool,
+    kind: Kind,
     delimiter: u8,
     /// The text of NULL.
     null: String,
@@ -89,23 +102,25 @@ fn all_of(table: sqlparser::ast::ObjectName, columns: &[Ident]) -> Query {
 }
 
 fn format(options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<Format, SqlError> {
-    let is_csv = match options.iter().find_map(|option| match option {
+    let has = |wanted: fn(&CopyLegacyOption) -> bool| legacy.iter().any(wanted);
+    let kind = match options.iter().find_map(|option| match option {
         CopyOption::Format(format) => Some(format.value.to_lowercase()),
         _ => None,
     }) {
-        Some(format) if format == "csv" => true,
-        Some(format) if format == "text" => false,
-        Some(format) => return Err(SqlError::unsupported(format!("the format {format}"), "Formats are text and csv.")),
-        None => legacy.iter().any(|option| matches!(option, CopyLegacyOption::Csv(_))),
+        Some(format) if format == "csv" => Kind::Csv,
+        Some(format) if format == "text" => Kind::Text,
+        Some(format) if format == "binary" => Kind::Binary,
+        Some(format) => {
+            let message = format!("COPY format \"{format}\" not recognized");
+            let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+            return Err(error.hint("Formats are text, csv and binary."));
+        }
+        None if has(|option| matches!(option, CopyLegacyOption::Csv(_))) => Kind::Csv,
+        None if has(|option| matches!(option, CopyLegacyOption::Binary)) => Kind::Binary,
+        None => Kind::Text,
     };
-    let mut format = Format {
-        is_csv,
-        delimiter: if is_csv { b',' } else { b'\t' },
-        null: if is_csv { String::new() } else { "\\N".to_owned() },
-        has_header: false,
-        quote: b'"',
-        escape: b'"',
-    };
+    let is_csv = kind == Kind::Csv;
+    let mut format = Format::of(kind);
     let unsupported = |option: &dyn std::fmt::Display| {
         let instead = "Options are FORMAT, DELIMITER, NULL, HEADER, QUOTE, ESCAPE, ENCODING and FREEZE.";
         Err(SqlError::unsupported(format!("the option {option} of COPY"), instead))
@@ -125,6 +140,7 @@ fn format(options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<Format,
     }
     for option in legacy {
         match option {
+            CopyLegacyOption::Binary => {}
             CopyLegacyOption::Delimiter(character) => format.delimiter = byte(*character, "delimiter")?,
             CopyLegacyOption::Null(text) => format.null = text.clone(),
             CopyLegacyOption::Csv(of_csv) => {
@@ -141,6 +157,10 @@ fn format(options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<Format,
         }
     }
     format.escape = escape.unwrap_or(format.quote);
+    if kind == Kind::Binary && format != Format::of(kind) {
+        let message = "cannot specify DELIMITER, NULL, HEADER, QUOTE or ESCAPE in BINARY mode";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
     let wrong = |message: &str| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
     if format.null.contains(['\n', '\r']) || b"\n\r\\".contains(&format.delimiter) {
         return wrong("COPY delimiter and null representation cannot use newline or carriage return");
@@ -160,7 +180,41 @@ fn byte(character: char, what: &str) -> Result<u8, SqlError> {
 }
 
 /// The fields of a record; `None` is NULL.
-pub(crate) type Fields = Vec<Option<String>>;
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fields {
+    Text(Vec<Option<String>>),
+    Binary(Vec<Option<Vec<u8>>>),
+}
+
+impl Fields {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Fields::Text(fields) => fields.len(),
+            Fields::Binary(fields) => fields.len(),
+        }
+    }
+
+    /// The value of a field, for a column of this type, stored as that.
+    ///
+    /// # Errors
+    /// It is no value of the type.
+    pub(crate) fn value(&self, at: usize, ty: SqlType, stored: ColumnType) -> Result<Datum<'static>, SqlError> {
+        match self {
+            Fields::Text(fields) => match &fields[at] {
+                None => Ok(Datum::Null),
+                Some(text) => Ok(Datum::of_text(text, stored)?),
+            },
+            Fields::Binary(fields) => match &fields[at] {
+                None => Ok(Datum::Null),
+                Some(bytes) => crate::binary::read(bytes, crate::binary::Format::Binary, Some(ty), stored),
+            },
+        }
+    }
+}
+
+/// Most bytes of a record.
+const RECORD_BYTES_MAX: usize = if cfg!(test) { 1 << 12 } else { 1 << 30 };
 
 /// Cuts a stream into records.
 #[derive(Debug)]
@@ -173,11 +227,15 @@ pub(crate) struct Decoder {
     is_quoted: bool,
     lines: usize,
     is_ended: bool,
+    /// Where a binary stream is, and how many fields its rows have.
+    place: Place,
+    width: usize,
 }
 
 impl Decoder {
-    pub(crate) fn new(format: Format) -> Decoder {
-        Decoder { format, buffer: Vec::new(), looked: 0, is_quoted: false, lines: 0, is_ended: false }
+    pub(crate) fn new(format: Format, width: usize) -> Decoder {
+        let (buffer, place) = (Vec::new(), Place::Header);
+        Decoder { format, buffer, looked: 0, is_quoted: false, lines: 0, is_ended: false, place, width }
     }
 
     /// The records that are complete with these bytes; with the last ones also one without an end.
@@ -186,7 +244,27 @@ impl Decoder {
     /// A record is not of the format; it says its line.
     pub(crate) fn records(&mut self, bytes: &[u8], is_last: bool) -> Result<Vec<Fields>, SqlError> {
         self.buffer.extend_from_slice(bytes);
-        let buffer = std::mem::take(&mut self.buffer);
+        let records = match self.format.kind {
+            Kind::Binary => self.rows(is_last)?,
+            Kind::Text | Kind::Csv => self.lines(is_last)?,
+        };
+        match self.buffer.len() <= RECORD_BYTES_MAX {
+            true => Ok(records),
+            false => Err(self.malformed("a record is too long")),
+        }
+    }
+
+    /// Takes the complete rows of a binary stream off the buffer.
+    fn rows(&mut self, is_last: bool) -> Result<Vec<Fields>, SqlError> {
+        let rows = self.place.rows(&mut self.buffer, self.width, is_last);
+        let rows = rows.map_err(|error| error.detail(format!("After {} rows of the data.", self.lines)))?;
+        self.lines += rows.len();
+        Ok(rows)
+    }
+
+    /// Takes the complete lines off the buffer.
+    fn lines(&mut self, is_last: bool) -> Result<Vec<Fields>, SqlError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
         let (mut records, mut start) = (Vec::new(), 0);
         let mut at = self.looked;
         while at < buffer.len() {
@@ -195,8 +273,8 @@ impl Decoder {
                 byte if self.is_quoted && byte == self.format.escape && self.format.escape != self.format.quote => {
                     at += 1
                 }
-                byte if self.format.is_csv && byte == self.format.quote => self.is_quoted = !self.is_quoted,
-                b'\\' if !self.format.is_csv => at += 1,
+                byte if self.format.kind == Kind::Csv && byte == self.format.quote => self.is_quoted = !self.is_quoted,
+                b'\\' if self.format.kind == Kind::Text => at += 1,
                 b'\n' if !self.is_quoted => {
                     self.record(&buffer[start..at], &mut records)?;
                     start = at + 1;
@@ -214,12 +292,14 @@ impl Decoder {
             }
             return Ok(records);
         }
-        self.buffer = buffer[start..].to_vec();
         // An escape at the end hides a byte that has not arrived.
         self.looked = at.min(buffer.len()) - start;
         if at > buffer.len() {
             self.looked -= 1;
         }
+        // A record may arrive in many pieces: what is there of it stays where it is.
+        buffer.drain(..start);
+        self.buffer = buffer;
         Ok(records)
     }
 
@@ -233,8 +313,8 @@ impl Decoder {
         // A line that says so ends the data.
         self.is_ended |= line == b"\\.";
         if !self.is_ended && !is_header {
-            let fields = if self.format.is_csv { self.csv(line)? } else { self.text(line)? };
-            records.push(fields);
+            let fields = if self.format.kind == Kind::Csv { self.csv(line)? } else { self.text(line)? };
+            records.push(Fields::Text(fields));
         }
         self.lines += 1;
         Ok(())
@@ -245,7 +325,15 @@ impl Decoder {
         text.ok_or_else(|| SqlError::new(SqlState("22021"), "invalid byte sequence for encoding \"UTF8\""))
     }
 
-    fn text(&self, line: &[u8]) -> Result<Fields, SqlError> {
+    /// Refuses more fields than any table has columns: each takes more memory than its bytes in the line.
+    fn check_count(&self, fields: &[Option<String>]) -> Result<(), SqlError> {
+        match fields.len() <= TableDef::COLUMNS_MAX {
+            true => Ok(()),
+            false => Err(self.malformed("extra data after last expected column")),
+        }
+    }
+
+    fn text(&self, line: &[u8]) -> Result<Vec<Option<String>>, SqlError> {
         let (mut fields, mut field, mut start, mut at) = (Vec::new(), Vec::new(), 0, 0);
         let end_of = |field: &mut Vec<u8>, raw: &[u8]| match raw == self.format.null.as_bytes() {
             true => {
@@ -258,6 +346,7 @@ impl Decoder {
             match line[at] {
                 byte if byte == self.format.delimiter => {
                     fields.push(end_of(&mut field, &line[start..at])?);
+                    self.check_count(&fields)?;
                     start = at + 1;
                 }
                 b'\\' if at + 1 < line.len() => {
@@ -294,7 +383,7 @@ impl Decoder {
         Ok(fields)
     }
 
-    fn csv(&self, line: &[u8]) -> Result<Fields, SqlError> {
+    fn csv(&self, line: &[u8]) -> Result<Vec<Option<String>>, SqlError> {
         let Format { quote, escape, delimiter, .. } = self.format;
         let (mut fields, mut field, mut was_quoted, mut is_quoted, mut at) = (Vec::new(), Vec::new(), false, false, 0);
         let end_of = |field: &mut Vec<u8>, was_quoted: bool| match !was_quoted && field == self.format.null.as_bytes() {
@@ -314,6 +403,7 @@ impl Decoder {
                 byte if byte == quote => (is_quoted, was_quoted) = (!is_quoted, true),
                 byte if byte == delimiter && !is_quoted => {
                     fields.push(end_of(&mut field, was_quoted)?);
+                    self.check_count(&fields)?;
                     was_quoted = false;
                 }
                 byte => field.push(byte),
@@ -326,13 +416,30 @@ impl Decoder {
 }
 
 impl Format {
-    /// The line of a header, if there is one.
-    pub(crate) fn header(&self, columns: &[Column]) -> Option<Vec<u8>> {
-        self.has_header.then(|| self.line(columns.iter().map(|column| Some(column.name.as_str().into()))))
+    /// The format of this kind, without options.
+    fn of(kind: Kind) -> Format {
+        let (delimiter, null) = if kind == Kind::Csv { (b',', "") } else { (b'\t', "\\N") };
+        Format { kind, delimiter, null: null.to_owned(), has_header: false, quote: b'"', escape: b'"' }
+    }
+
+    /// Whether values have their binary formats.
+    pub(crate) fn is_binary(&self) -> bool {
+        self.kind == Kind::Binary
+    }
+
+    /// The messages that have these rows. Clients rely on it that a binary header stands before the first row.
+    pub(crate) fn lines(&self, rows: &[Row], columns: &[Column]) -> Vec<Vec<u8>> {
+        if self.is_binary() {
+            let mut lines: Vec<_> = rows.iter().map(|row| binary::row(row, columns)).chain([binary::end()]).collect();
+            lines[0].splice(..0, binary::header());
+            return lines;
+        }
+        let header = self.has_header.then(|| self.line(columns.iter().map(|column| Some(column.name.as_str().into()))));
+        header.into_iter().chain(rows.iter().map(|row| self.row(row, columns))).collect()
     }
 
     /// The line of a row.
-    pub(crate) fn row(&self, row: &Row, columns: &[Column]) -> Vec<u8> {
+    fn row(&self, row: &Row, columns: &[Column]) -> Vec<u8> {
         self.line(row.iter().zip(columns).map(|(value, column): (&Datum<'_>, _)| column.text(value)))
     }
 
@@ -344,7 +451,7 @@ impl Format {
             }
             match field {
                 None => line.extend_from_slice(self.null.as_bytes()),
-                Some(text) if self.is_csv => self.csv_field(&text, &mut line),
+                Some(text) if self.kind == Kind::Csv => self.csv_field(&text, &mut line),
                 Some(text) => self.text_field(&text, &mut line),
             }
         }
@@ -401,14 +508,18 @@ mod tests {
         bind(statement).expect("it is a COPY").map(|copying| copying.format)
     }
 
-    fn read(format: &Format, bytes: &[u8], step: usize) -> Result<Vec<Fields>, SqlError> {
-        let mut decoder = Decoder::new(format.clone());
+    fn read(format: &Format, bytes: &[u8], step: usize) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+        let mut decoder = Decoder::new(format.clone(), 0);
         let mut records = Vec::new();
         for part in bytes.chunks(step) {
             records.extend(decoder.records(part, false)?);
         }
         records.extend(decoder.records(&[], true)?);
-        Ok(records)
+        let fields = |record| match record {
+            Fields::Text(fields) => fields,
+            Fields::Binary(_) => unreachable!("rows are lines"),
+        };
+        Ok(records.into_iter().map(fields).collect())
     }
 
     #[test]
@@ -458,9 +569,24 @@ mod tests {
     #[test]
     fn options_that_there_are_not_are_refused() {
         let failed = |options: &str| format_of(options).expect_err("it makes no sense").state;
-        assert_eq!(failed("binary"), SqlState::FEATURE_NOT_SUPPORTED);
-        assert_eq!(failed("(format binary)"), SqlState::FEATURE_NOT_SUPPORTED);
+        assert_eq!(failed("(format parquet)"), SqlState::INVALID_PARAMETER_VALUE);
+        assert_eq!(failed("(format binary, delimiter ';')"), SqlState::SYNTAX_ERROR);
+        assert_eq!(failed("binary null as 'x'"), SqlState::SYNTAX_ERROR);
+        assert_eq!(failed("(format binary, header)"), SqlState::SYNTAX_ERROR);
         assert_eq!(failed("(delimiter 'ab')"), SqlState::SYNTAX_ERROR);
         assert_eq!(failed("(format csv, delimiter '\"')"), SqlState::INVALID_PARAMETER_VALUE);
+    }
+
+    #[test]
+    fn records_and_their_fields_have_a_most() {
+        for options in ["", "csv"] {
+            let mut decoder = Decoder::new(format_of(options).expect("sound"), 0);
+            let fields = ",\t".repeat(TableDef::COLUMNS_MAX + 1) + "\n";
+            assert_eq!(decoder.records(fields.as_bytes(), false).expect_err("no table has so many").state.0, "22P04");
+            let mut decoder = Decoder::new(format_of(options).expect("sound"), 0);
+            let mut piece = || decoder.records(&[b'x'; 1000], false);
+            let pieces = (0..100).take_while(|_| piece().is_ok()).count();
+            assert!((3..6).contains(&pieces), "{pieces} pieces of one record");
+        }
     }
 }

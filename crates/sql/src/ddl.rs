@@ -11,9 +11,9 @@ use seriatim::catalog::{
 use seriatim::{DynHandle, Sequence, Value};
 use sqlparser::ast::{
     AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, CheckConstraint,
-    ColumnDef as ColumnSyntax, ColumnOption, ConstraintReferenceMatchKind, CreateIndex, CreateTable,
-    CreateTableOptions, DataType, DeferrableInitial, DropBehavior, ForeignKeyConstraint, GeneratedAs, Ident,
-    IndexColumn, IndexType, NullsDistinctOption, ObjectName, ObjectType, OrderByOptions, PrimaryKeyConstraint,
+    ColumnDef as ColumnSyntax, ColumnOption, ConstraintCharacteristics, ConstraintReferenceMatchKind, CreateIndex,
+    CreateTable, CreateTableOptions, DataType, DeferrableInitial, DropBehavior, ForeignKeyConstraint, GeneratedAs,
+    Ident, IndexColumn, IndexType, NullsDistinctOption, ObjectName, ObjectType, OrderByOptions, PrimaryKeyConstraint,
     ReferentialAction, RenameTableNameKind, Statement, TableConstraint, Truncate, TruncateIdentityOption,
     UniqueConstraint,
 };
@@ -114,7 +114,7 @@ pub(crate) fn is_change(command: &Command) -> bool {
         Command::Statement(statement) => statement,
         Command::Roles(statement) => return !matches!(**statement, roles::Statement::Become { .. }),
         Command::AlterSequence(_) | Command::AlterIdentity(_) => return true,
-        Command::Maintenance(_) => return false,
+        Command::Maintenance(_) | Command::Constraints(_) => return false,
     };
     matches!(
         **statement,
@@ -134,14 +134,15 @@ struct Declared<'d> {
     names: Names<'d>,
     columns: Vec<ColumnDef>,
     key: Option<Vec<PartName>>,
+    key_name: Option<String>,
     constraints: Vec<Constraint>,
     sequences: Vec<SequenceDef>,
 }
 
 /// A constraint of a table. Its name is that of its author, if he gave one.
 enum Constraint {
-    PrimaryKey(Vec<PartName>),
-    Unique { own: Option<String>, parts: Vec<PartName>, nulls_not_distinct: bool },
+    PrimaryKey(Option<String>, Vec<PartName>),
+    Unique { own: Option<String>, parts: Vec<PartName>, nulls_not_distinct: bool, checked: Checked },
     Reference(ReferenceDef),
     Check(Condition),
 }
@@ -179,8 +180,15 @@ fn create_table(create: &CreateTable, names: Names<'_>) -> Result<Ddl, SqlError>
             false => Err(SqlError::exists(&own)),
         };
     }
-    let mut declared =
-        Declared { table: own, names, columns: Vec::new(), key: None, constraints: Vec::new(), sequences: Vec::new() };
+    let mut declared = Declared {
+        table: own,
+        names,
+        columns: Vec::new(),
+        key: None,
+        key_name: None,
+        constraints: Vec::new(),
+        sequences: Vec::new(),
+    };
     create.columns.iter().try_for_each(|column| declared.column(column))?;
     create.constraints.iter().try_for_each(|syntax| declared.constraint(constraint(syntax)?))?;
     let mut steps: Vec<Step> = declared.sequences.drain(..).map(Step::CreateSequence).collect();
@@ -205,7 +213,7 @@ impl Declared<'_> {
     }
 
     fn constraint(&mut self, constraint: Constraint) -> Result<(), SqlError> {
-        let Constraint::PrimaryKey(parts) = constraint else {
+        let Constraint::PrimaryKey(own, parts) = constraint else {
             self.constraints.push(constraint);
             return Ok(());
         };
@@ -215,6 +223,7 @@ impl Declared<'_> {
                 None => return Err(no_column(&part.column, "named in key")),
             }
         }
+        self.key_name = own;
         match self.key.replace(parts) {
             None => Ok(()),
             Some(_) => Err(several_keys(&self.table)),
@@ -235,19 +244,30 @@ impl Declared<'_> {
             }
             None => builder.without_key(),
         };
+        if let Some(own) = self.key_name {
+            if self.names.is_taken(&own) || own == self.table {
+                return Err(SqlError::exists(&own));
+            }
+            builder = builder.key_name(own);
+        }
         let mut taken: Vec<String> = self.sequences.iter().map(|sequence| sequence.name.to_string()).collect();
         taken.push(self.table.clone());
         for constraint in self.constraints {
             builder = match constraint {
-                Constraint::PrimaryKey(_) => builder,
-                Constraint::Unique { own, parts, nulls_not_distinct } => {
+                Constraint::PrimaryKey(..) => builder,
+                Constraint::Unique { own, parts, nulls_not_distinct, checked } => {
                     let own = own.unwrap_or_else(|| free_name(&self.table, &parts, "key", self.names, &taken));
                     if self.names.is_taken(&own) || taken.contains(&own) {
                         return Err(SqlError::exists(&own));
                     }
                     taken.push(own.clone());
                     let builder = builder.unique_index(own, parts, Organization::Ordered);
-                    if nulls_not_distinct { builder.nulls_not_distinct() } else { builder }
+                    let builder = if nulls_not_distinct { builder.nulls_not_distinct() } else { builder };
+                    match checked {
+                        Checked::Immediately => builder,
+                        Checked::Deferrable => builder.deferrable(),
+                        Checked::Deferred => builder.deferred(),
+                    }
                 }
                 Constraint::Reference(reference) => {
                     if *reference.table != *self.table {
@@ -259,7 +279,11 @@ impl Declared<'_> {
                 Constraint::Check((None, text)) => builder.unnamed_check(text),
             };
         }
-        builder.finish().map_err(|error| SqlError::new(SqlState::INVALID_TABLE_DEFINITION, error.to_string()))
+        let table = builder.finish();
+        let table = table.map_err(|error| SqlError::new(SqlState::INVALID_TABLE_DEFINITION, error.to_string()))?;
+        let to_itself = table.references.iter().filter(|reference| reference.table == table.name);
+        to_itself.into_iter().try_for_each(|reference| check_referenced_key(reference, &table))?;
+        Ok(table)
     }
 }
 
@@ -275,12 +299,13 @@ fn constraint(syntax: &TableConstraint) -> Result<Constraint, SqlError> {
             let used =
                 PrimaryKeyConstraint { name: key.name.clone(), columns: key.columns.clone(), ..plain_primary_key() };
             form::only(key, &used, "PRIMARY KEY", "")?;
-            Constraint::PrimaryKey(key_parts(&key.columns)?)
+            Constraint::PrimaryKey(key.name.as_ref().map(name).transpose()?, key_parts(&key.columns)?)
         }
         TableConstraint::Unique(unique) => Constraint::Unique {
             own: unique.name.as_ref().map(name).transpose()?,
             parts: key_parts(&unique.columns)?,
             nulls_not_distinct: nulls_not_distinct(unique)?,
+            checked: checked(unique.characteristics.as_ref())?,
         },
         TableConstraint::ForeignKey(key) => Constraint::Reference(table_reference(key)?),
         TableConstraint::Check(check) => Constraint::Check(condition(check)?),
@@ -295,8 +320,35 @@ const CONSTRAINTS: &str = "PRIMARY KEY, UNIQUE, CHECK and FOREIGN KEY are.";
 fn check_reference(reference: &ReferenceDef, names: Names<'_>) -> Result<(), SqlError> {
     let table = names.table(&reference.table)?;
     match reference.referenced.iter().find(|column| table.definition().column(column).is_none()) {
-        None => Ok(()),
+        None => check_referenced_key(reference, table.definition()),
         Some(column) => Err(no_column(column, "referenced in foreign key constraint")),
+    }
+}
+
+/// Refuses a foreign key to columns that only a deferrable constraint makes unique.
+fn check_referenced_key(reference: &ReferenceDef, table: &TableDef) -> Result<(), SqlError> {
+    let Ok(columns) = table.columns_named(reference.referenced_in(table)) else { return Ok(()) };
+    match table.find_deferrable(&columns) {
+        Some(_) if table.find_unique(&columns).is_none() => {
+            let message = format!("cannot use a deferrable unique constraint for referenced table \"{}\"", table.name);
+            Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// When a constraint is checked.
+fn checked(characteristics: Option<&ConstraintCharacteristics>) -> Result<Checked, SqlError> {
+    let Some(given) = characteristics else { return Ok(Checked::Immediately) };
+    match (given.deferrable, &given.initially, given.enforced) {
+        (_, _, Some(false)) => Err(SqlError::unsupported("NOT ENFORCED", "A constraint is enforced.")),
+        (Some(false), Some(DeferrableInitial::Deferred), _) => {
+            let message = "constraint declared INITIALLY DEFERRED must be DEFERRABLE";
+            Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
+        }
+        (_, Some(DeferrableInitial::Deferred), _) => Ok(Checked::Deferred),
+        (Some(true), ..) => Ok(Checked::Deferrable),
+        (None | Some(false), ..) => Ok(Checked::Immediately),
     }
 }
 
@@ -313,15 +365,6 @@ fn reference(key: &ForeignKeyConstraint, own: Option<String>, columns: &[String]
         None | Some(ConstraintReferenceMatchKind::Simple) => {}
         Some(other) => return Err(SqlError::unsupported(other, "MATCH SIMPLE is there.")),
     }
-    let checked = match &key.characteristics {
-        None => Checked::Immediately,
-        Some(given) => match (given.deferrable, &given.initially, given.enforced) {
-            (_, Some(DeferrableInitial::Deferred), None | Some(true)) => Checked::Deferred,
-            (Some(true), _, None | Some(true)) => Checked::Deferrable,
-            (None | Some(false), _, None | Some(true)) => Checked::Immediately,
-            _ => return Err(SqlError::unsupported("NOT ENFORCED", "A constraint is enforced.")),
-        },
-    };
     let action = |action: &Option<ReferentialAction>| match action {
         None | Some(ReferentialAction::NoAction) => OnChange::NoAction,
         Some(ReferentialAction::Restrict) => OnChange::Restrict,
@@ -334,7 +377,7 @@ fn reference(key: &ForeignKeyConstraint, own: Option<String>, columns: &[String]
     reference.referenced =
         key.referred_columns.iter().map(|column| name(column).map(Into::into)).collect::<Result<_, _>>()?;
     (reference.on_delete, reference.on_update) = (action(&key.on_delete), action(&key.on_update));
-    reference.checked = checked;
+    reference.checked = checked(key.characteristics.as_ref())?;
     Ok(reference)
 }
 
@@ -359,10 +402,10 @@ fn nulls_not_distinct(unique: &UniqueConstraint) -> Result<bool, SqlError> {
         columns: unique.columns.clone(),
         include: Vec::new(),
         index_options: Vec::new(),
-        characteristics: None,
+        characteristics: unique.characteristics,
         nulls_distinct: unique.nulls_distinct,
     };
-    form::only(unique, &used, "UNIQUE", "It is checked with each row; DEFERRABLE and INCLUDE are not there.")?;
+    form::only(unique, &used, "UNIQUE", "INCLUDE is not there.")?;
     Ok(unique.nulls_distinct == NullsDistinctOption::NotDistinct)
 }
 
@@ -420,10 +463,12 @@ fn column(syntax: &ColumnSyntax) -> Result<NewColumn, SqlError> {
             ColumnOption::PrimaryKey(key) => {
                 let given = PrimaryKeyConstraint { columns: Vec::new(), ..plain_primary_key() };
                 form::only(&PrimaryKeyConstraint { name: None, ..key.clone() }, &given, "PRIMARY KEY", "")?;
-                Constraint::PrimaryKey(part())
+                Constraint::PrimaryKey(named, part())
             }
             ColumnOption::Unique(unique) => {
-                Constraint::Unique { own: named, parts: part(), nulls_not_distinct: nulls_not_distinct(unique)? }
+                let (nulls_not_distinct, checked) =
+                    (nulls_not_distinct(unique)?, checked(unique.characteristics.as_ref())?);
+                Constraint::Unique { own: named, parts: part(), nulls_not_distinct, checked }
             }
             ColumnOption::ForeignKey(key) => Constraint::Reference(reference(key, named, std::slice::from_ref(&own))?),
             ColumnOption::Check(check) => {
@@ -595,8 +640,8 @@ fn create_index(create: &CreateIndex, names: Names<'_>) -> Result<Ddl, SqlError>
         };
     }
     let nulls_not_distinct = create.unique && create.nulls_distinct == Some(false);
-    let index =
-        IndexDef { name: own.into(), parts: Vec::new(), unique: create.unique, nulls_not_distinct, organization };
+    let (name, unique, checked) = (own.into(), create.unique, Checked::Immediately);
+    let index = IndexDef { name, parts: Vec::new(), unique, nulls_not_distinct, checked, organization };
     let changes = vec![Change::AddIndex { index, parts }];
     Ok(Ddl::new("CREATE INDEX", vec![Step::Change { table, changes }]))
 }
@@ -701,13 +746,7 @@ impl Altering<'_> {
                 let (from, to) = (name(old_name)?, name(new_name)?);
                 self.change(match constraint_of(self.definition(), &from) {
                     Some(Constrains::Index) if self.names.is_taken(&to) => return Err(SqlError::exists(&to)),
-                    Some(Constrains::Index) => Change::rename_index(from, to),
-                    Some(Constrains::Reference) => Change::RenameReference { from: from.into(), to: to.into() },
-                    Some(Constrains::Check) => Change::rename_constraint(from, to),
-                    Some(Constrains::Key) => {
-                        let instead = "It is called after its table.";
-                        return Err(SqlError::unsupported("RENAME CONSTRAINT of a primary key", instead));
-                    }
+                    Some(_) => Change::rename_constraint(from, to),
                     None => return Err(no_constraint(self.definition(), &from)),
                 });
             }
@@ -847,7 +886,7 @@ impl Altering<'_> {
     }
 
     fn add_constraint(&mut self, constraint: Constraint) -> Result<(), SqlError> {
-        if let Constraint::PrimaryKey(parts) | Constraint::Unique { parts, .. } = &constraint {
+        if let Constraint::PrimaryKey(_, parts) | Constraint::Unique { parts, .. } = &constraint {
             let is_known = |part: &&PartName| {
                 self.definition().column(&part.column).is_some() || self.added.iter().any(|own| *own == part.column)
             };
@@ -856,10 +895,18 @@ impl Altering<'_> {
             }
         }
         let change = match constraint {
-            Constraint::PrimaryKey(_) if !self.definition().is_without_key() => return Err(several_keys(&self.table)),
-            Constraint::PrimaryKey(parts) => Change::set_key(parts),
-            Constraint::Unique { own, parts, nulls_not_distinct } => {
-                add_unique(own, parts, nulls_not_distinct, &self.handle, self.names)?
+            Constraint::PrimaryKey(..) if !self.definition().is_without_key() => return Err(several_keys(&self.table)),
+            Constraint::PrimaryKey(own, parts) => {
+                if let Some(own) = own {
+                    if self.names.is_taken(&own) {
+                        return Err(SqlError::exists(&own));
+                    }
+                    self.change(Change::NameKey { name: own.into() });
+                }
+                Change::set_key(parts)
+            }
+            Constraint::Unique { own, parts, nulls_not_distinct, checked } => {
+                add_unique((own, parts, nulls_not_distinct, checked), &self.handle, self.names)?
             }
             Constraint::Reference(reference) => {
                 check_reference(&reference, self.names)?;
@@ -915,7 +962,7 @@ fn constraint_of(table: &TableDef, own: &str) -> Option<Constrains> {
     if table.checks.iter().any(|check| check.name == own) {
         return Some(Constrains::Check);
     }
-    (!table.is_without_key() && own == TableDef::key_constraint(&table.name)).then_some(Constrains::Key)
+    (!table.is_without_key() && own == table.key_constraint_name()).then_some(Constrains::Key)
 }
 
 fn no_constraint(table: &TableDef, own: &str) -> SqlError {
@@ -935,9 +982,7 @@ fn set_type(column: String, data_type: &DataType) -> Result<Change, SqlError> {
 }
 
 fn add_unique(
-    own: Option<String>,
-    parts: Vec<PartName>,
-    nulls_not_distinct: bool,
+    (own, parts, nulls_not_distinct, checked): (Option<String>, Vec<PartName>, bool, Checked),
     table: &DynHandle,
     names: Names<'_>,
 ) -> Result<Change, SqlError> {
@@ -946,7 +991,8 @@ fn add_unique(
         return Err(SqlError::exists(&own));
     }
     let organization = Organization::Ordered;
-    let index = IndexDef { name: own.into(), parts: Vec::new(), unique: true, nulls_not_distinct, organization };
+    let (name, unique) = (own.into(), true);
+    let index = IndexDef { name, parts: Vec::new(), unique, nulls_not_distinct, checked, organization };
     Ok(Change::AddIndex { index, parts })
 }
 

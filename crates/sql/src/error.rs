@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use seriatim::catalog::ColumnType;
+use seriatim::catalog::expression::EvaluationError;
 use seriatim::{Refusal, SchemaError, TransactError};
 
 /// The class of an error: five characters, as PostgreSQL's appendix A has them.
@@ -281,6 +282,9 @@ impl From<TransactError> for SqlError {
         if let Some(own) = error.user::<SqlError>() {
             return own.clone();
         }
+        if let Some(own) = error.user::<EvaluationError>() {
+            return own.clone().into();
+        }
         let maybe = error.is_maybe_committed();
         let state = match &error {
             TransactError::Duplicate { table, constraint, key } => {
@@ -402,5 +406,19 @@ impl SqlError {
 
     pub(crate) fn exists(name: &str) -> SqlError {
         SqlError::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn an_expression_without_a_value_keeps_its_class_through_a_transaction() {
+        let error = EvaluationError::of_surroundings("2200H", "nextval: reached maximum value of sequence \"s\" (2)");
+        let error = SqlError::from(TransactError::User(Arc::new(error)));
+        assert_eq!((error.state.0, &*error.message), ("2200H", "nextval: reached maximum value of sequence \"s\" (2)"));
     }
 }

@@ -9,9 +9,9 @@ use seriatim::catalog::expression::{
 use seriatim::catalog::{ColumnDef, ColumnType, Timestamp};
 use seriatim::{DynHandle, Value};
 use sqlparser::ast::{
-    AccessExpr, BinaryOperator, CastKind, CeilFloorKind, DataType, DuplicateTreatment, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, InTarget, OrderByExpr, OrderBySort, Query,
-    Subscript, TrimWhereField, UnaryOperator, Value as LiteralSyntax,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, CastKind, CeilFloorKind, DataType, DuplicateTreatment, Expr,
+    Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, InTarget, OrderByExpr,
+    OrderBySort, Query, Subscript, TrimWhereField, UnaryOperator, Value as LiteralSyntax,
 };
 
 pub(crate) use seriatim::catalog::expression::NoColumns as Nothing;
@@ -39,6 +39,12 @@ pub(crate) struct Context {
     pub(crate) asked_for_user: Cell<bool>,
     /// Whether it takes numbers of sequences.
     pub(crate) takes_numbers: Cell<bool>,
+    /// Whether what is bound calls functions that have another value each time.
+    pub(crate) is_volatile: Cell<bool>,
+    /// Whether it asks for settings, or changes some.
+    pub(crate) asked_for_settings: Cell<bool>,
+    /// Parameters that are arrays, and their types.
+    pub(crate) arrays: RefCell<Vec<(usize, SqlType)>>,
     /// What its functions ask.
     pub(crate) around: Arc<Around>,
     /// The tables that it names.
@@ -248,6 +254,13 @@ impl<'c> Translator<'c> {
                 other => other.to_string(),
             };
             let quantifier = if is_all { "all" } else { "any" };
+            let element = match (&of, &self.frame) {
+                (Expression::Column { table, column }, Some(frame)) => {
+                    column_type(frame.sources, frame.outer, table.as_deref(), column)
+                }
+                _ => None,
+            };
+            self.note_array(right, element);
             let array = self.translate(right)?;
             return Ok(Expression::call(format!("\0{quantifier} {symbol}"), vec![of, array]));
         };
@@ -267,6 +280,17 @@ impl<'c> Translator<'c> {
             });
         }
         Ok(if is_all { Expression::All(parts) } else { Expression::Any(parts) })
+    }
+
+    /// Notes that a parameter is an array of elements of this type.
+    fn note_array(&self, of: &Expr, element: Option<SqlType>) {
+        let (Expr::Value(value), Some(context), Some(array)) = (of, self.context, element.and_then(SqlType::array_of))
+        else {
+            return;
+        };
+        if let Ok(Expression::Parameter(number)) = literal(&value.value) {
+            context.arrays.borrow_mut().push((usize::from(number) - 1, array));
+        }
     }
 
     /// The aggregates that were met.
@@ -497,6 +521,9 @@ impl<'c> Translator<'c> {
             Expr::UnaryOp { op: UnaryOperator::Plus, expr } => self.translate(expr)?,
             Expr::UnaryOp { op: UnaryOperator::Not, expr } => self.translate(expr)?.apply(Unary::Not),
             Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, format: None } => {
+                if let DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) = data_type {
+                    self.note_array(expr, SqlType::of_catalogue(&element.to_string()));
+                }
                 cast_to(self.translate(expr)?, data_type)?
             }
             Expr::Case { operand, conditions, else_result, .. } => {
@@ -590,6 +617,12 @@ impl<'c> Translator<'c> {
         let is_of_sequences = OF_SEQUENCES.contains(&&*own);
         if let (true, Some(context)) = (is_of_sequences, self.context) {
             context.takes_numbers.set(true);
+        }
+        if let (true, Some(context)) = (is_of_sequences || VOLATILE.contains(&&*own), self.context) {
+            context.is_volatile.set(true);
+        }
+        if let (true, Some(context)) = (OF_SETTINGS.contains(&&*own), self.context) {
+            context.asked_for_settings.set(true);
         }
         let argument = |argument: &FunctionArg| match argument {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) if is_of_sequences => {
@@ -706,6 +739,9 @@ impl<'c> Translator<'c> {
 
 /// Functions that take numbers of sequences, or set them.
 const OF_SEQUENCES: [&str; 4] = ["nextval", "currval", "lastval", "setval"];
+
+/// Functions of settings.
+const OF_SETTINGS: [&str; 2] = ["current_setting", "set_config"];
 
 /// Other functions that have another value each time.
 const VOLATILE: [&str; 3] = ["clock_timestamp", "gen_random_uuid", "random"];

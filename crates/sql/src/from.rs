@@ -33,7 +33,7 @@ pub(crate) type Parameters = Vec<Option<ColumnType>>;
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
     /// The source, by its position.
-    source: usize,
+    pub(crate) source: usize,
     pub(crate) access: Access,
     /// What a row must fulfil to be a partner.
     on: Vec<Bound>,
@@ -935,6 +935,9 @@ fn source(
     if let Some((function, arguments, with_ordinality, alias)) = called(factor)? {
         let arguments = Arguments { of: &arguments, before, around };
         let source = match &*function {
+            "generate_series" if with_ordinality => {
+                return Err(SqlError::unsupported("generate_series WITH ORDINALITY", "unnest has it."));
+            }
             "generate_series" => series(&arguments, parameters)?,
             function => elements(function, &arguments, with_ordinality, parameters)?,
         };

@@ -8,6 +8,7 @@
 
 mod aggregate;
 mod array;
+mod binary;
 mod copy;
 mod ddl;
 mod error;
@@ -31,9 +32,10 @@ mod text;
 mod types;
 mod write;
 
-pub use array::{elements as array_elements, to_text as array_text};
+pub use binary::{Format, read as read_value, write as write_value};
 pub use error::{Report, SqlError, SqlState};
 pub use expression::VERSION;
+pub use run::bytes_of_rows;
 pub use select::{Column, Row};
 pub use session::{Answer, Failure, Prepared, Session, Status};
 pub use text::{Part, split, without_password};

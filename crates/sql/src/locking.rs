@@ -30,8 +30,9 @@ enum Taken {
     Skipped,
 }
 
-/// As UPDATE and DELETE lock their rows.
-pub(crate) const CHANGED: Locking = Locking { strength: LockStrength::Exclusive, taken: Taken::Awaited, source: None };
+/// As UPDATE and DELETE lock their rows: those of the first source, but not of the tables that they join.
+pub(crate) const CHANGED: Locking =
+    Locking { strength: LockStrength::Exclusive, taken: Taken::Awaited, source: Some(0) };
 
 /// A row to be locked.
 pub(crate) type RowKey = (usize, Vec<Value>);

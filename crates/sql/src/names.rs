@@ -110,7 +110,11 @@ impl Names<'_> {
 
     /// Whether a table, an index or a sequence has this name.
     pub(crate) fn is_taken(self, name: &str) -> bool {
-        self.open(name).is_some() || self.index(name).is_some() || self.sequence(name).is_some()
+        let is_key = |table: DynHandle| table.definition().key_name.as_deref() == Some(name);
+        self.open(name).is_some()
+            || self.index(name).is_some()
+            || self.sequence(name).is_some()
+            || self.tables().any(is_key)
     }
 
     /// The sequence of this name.

@@ -6,8 +6,8 @@
 //!
 //! Invariant: what was written of a password is in a [`Secret`], which nobody is shown, and no error repeats it.
 
-use seriatim::DynHandle;
 use seriatim::catalog::{Access, Grantee, Object, Privileges, Rights, RoleDef, Secret};
+use seriatim::{Database, DynHandle, Sequence};
 use seriatim_scram::Verifier;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
@@ -47,6 +47,7 @@ pub(crate) enum Statement {
         to: Vec<RoleName>,
     },
     Own {
+        is_sequence: bool,
         table: String,
         to: RoleName,
     },
@@ -85,6 +86,8 @@ pub(crate) enum To {
 pub(crate) enum Objects {
     Tables(Vec<String>),
     AllTables,
+    Sequences(Vec<String>),
+    AllSequences,
     Schema,
 }
 
@@ -112,6 +115,7 @@ impl Statement {
             Statement::Rights { .. } => "REVOKE",
             Statement::Membership { gives: true, .. } => "GRANT ROLE",
             Statement::Membership { .. } => "REVOKE ROLE",
+            Statement::Own { is_sequence: true, .. } => "ALTER SEQUENCE",
             Statement::Own { .. } => "ALTER TABLE",
             Statement::Become { is_reset: true, .. } => "RESET",
             Statement::Become { .. } => "SET",
@@ -146,7 +150,7 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Parsed<Statement>> {
         words.alter()
     } else if words.kind("DROP") {
         words.drop_roles()
-    } else if words.is(&["ALTER", "TABLE"]) {
+    } else if words.is(&["ALTER", "TABLE"]) || words.is(&["ALTER", "SEQUENCE"]) {
         words.own()?
     } else {
         words.become_another()?
@@ -348,12 +352,13 @@ impl Words<'_> {
     }
 
     fn own(&mut self) -> Option<Parsed<Statement>> {
+        let is_sequence = self.is_word(self.at + 1, "SEQUENCE");
         self.at += 2;
         self.all(&["IF", "EXISTS"]);
         self.any(&["ONLY"]);
         let table = self.table();
         match self.all(&["OWNER", "TO"]) {
-            true => Some(table.and_then(|table| Ok(Statement::Own { table, to: self.role()? }))),
+            true => Some(table.and_then(|table| Ok(Statement::Own { is_sequence, table, to: self.role()? }))),
             false => None,
         }
     }
@@ -467,9 +472,19 @@ impl Words<'_> {
             self.schemas()?;
             return Ok(Objects::Schema);
         }
-        let is_other = ["SEQUENCE", "DATABASE", "FUNCTION", "TYPE", "DOMAIN", "LANGUAGE", "TABLESPACE", "ALL"];
+        if self.all(&["ALL", "SEQUENCES", "IN", "SCHEMA"]) {
+            self.schemas()?;
+            return Ok(Objects::AllSequences);
+        }
+        if self.any(&["SEQUENCE"]) {
+            return self.list(Self::table).map(Objects::Sequences);
+        }
+        let is_other = ["DATABASE", "FUNCTION", "TYPE", "DOMAIN", "LANGUAGE", "TABLESPACE", "ALL"];
         if let Some(other) = is_other.iter().find(|other| self.is(&[other])) {
-            return unsupported(&format!("privileges of {other}"), "There are privileges of tables and of the schema.");
+            return unsupported(
+                &format!("privileges of {other}"),
+                "There are privileges of tables, sequences and the schema.",
+            );
         }
         self.any(&["TABLE"]);
         self.list(Self::table).map(Objects::Tables)
@@ -652,8 +667,12 @@ pub(crate) fn apply(
                 }
             }
         }
-        Statement::Own { table, to } => {
-            let (object, to) = (names.database.object_of(&names.table(table)?), to.find(access, actor)?);
+        Statement::Own { table, to, .. } => {
+            let to = to.find(access, actor)?;
+            let object = match names.sequence(table) {
+                Some(sequence) => names.database.object_of_sequence(&sequence),
+                None => names.database.object_of(&names.table(table)?),
+            };
             let mut rights = access.rights(object);
             check_owner(access, actor.current, object, table)?;
             if !access.is_member(actor.current, to) {
@@ -774,6 +793,11 @@ fn drop_role(access: &mut Access, id: u32, is_super: bool, actor: Actor, names: 
         names.database.table_names().iter().filter_map(|table| names.database.open_dyn(table).ok()).collect();
     let named = |object: Object| match object {
         Object::Schema => format!("schema {SCHEMA}"),
+        Object::Sequence(_) => {
+            let all = names.database.sequences();
+            let found = all.iter().find(|one| names.database.object_of_sequence(one) == object);
+            found.map_or_else(String::new, |one| format!("sequence {}", one.definition().name))
+        }
         object => {
             let table = tables.iter().find(|table| names.database.object_of(table) == object);
             table.map_or_else(String::new, |table| format!("table {}", table.definition().name))
@@ -802,9 +826,27 @@ fn objects_of(objects: &Objects, names: Names<'_>) -> Result<Vec<(Object, String
         let table = names.table(name)?;
         Ok((names.database.object_of(&table), name.clone()))
     };
+    let sequence = |name: &String| {
+        let found = names.sequence(name)?;
+        Some((names.database.object_of_sequence(&found), name.clone()))
+    };
     match objects {
         Objects::Schema => Ok(vec![(Object::Schema, SCHEMA.to_owned())]),
-        Objects::Tables(tables) => tables.iter().map(table).collect(),
+        // As in PostgreSQL, sequences may be called tables here.
+        Objects::Tables(tables) => tables.iter().map(|name| sequence(name).map_or_else(|| table(name), Ok)).collect(),
+        Objects::Sequences(sequences) => {
+            let known = |name: &String| {
+                sequence(name).ok_or_else(|| match names.is_taken(name) {
+                    true => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")),
+                    false => SqlError::no_table(name),
+                })
+            };
+            sequences.iter().map(known).collect()
+        }
+        Objects::AllSequences => {
+            let all = names.database.sequences().into_iter();
+            Ok(all.map(|one| (names.database.object_of_sequence(&one), one.definition().name.to_string())).collect())
+        }
         Objects::AllTables => names.database.table_names().iter().map(table).collect(),
     }
 }
@@ -820,6 +862,7 @@ fn set_rights(
     let (all, kind) = match object {
         Object::Schema => (Privileges::OF_SCHEMAS, "schema"),
         Object::Table(_) => (Privileges::OF_TABLES, "table"),
+        Object::Sequence(_) => (Privileges::OF_SEQUENCES, "sequence"),
     };
     let privileges = privileges.unwrap_or(all);
     if let Some((_, wrong)) = privileges.without(all).each().next() {
@@ -843,10 +886,22 @@ fn set_rights(
     Ok(())
 }
 
+/// Whether a role owns a sequence, or the table whose rows it numbers.
+pub(crate) fn owns_sequence(database: &Database, role: u32, sequence: &Sequence) -> bool {
+    let access = database.access();
+    let table = || database.open_dyn(&sequence.table()?).ok().map(|table| database.object_of(&table));
+    let is_owner = |object| access.acts_as(role, access.rights(object).owner);
+    // One that the transaction has made is its own until others see it.
+    is_owner(database.object_of_sequence(sequence))
+        || table().is_some_and(is_owner)
+        || database.sequences().iter().all(|known| known != sequence)
+}
+
 /// Refuses what only owners may do.
 pub(crate) fn check_owner(access: &Access, role: u32, object: Object, table: &str) -> Result<(), SqlError> {
     match access.acts_as(role, access.rights(object).owner) {
         true => Ok(()),
+        false if matches!(object, Object::Sequence(_)) => Err(must(format!("be owner of sequence {table}"))),
         false => Err(must(format!("be owner of table {table}"))),
     }
 }

@@ -470,6 +470,8 @@ fn each_computed<'t>(
     let fail = |error: SqlError| env.fail(error);
     let all = |rows: &[Vec<Owned>], visit: Visit<'_, 't>| {
         for row in rows {
+            // No operation of the transaction looks at its bounds.
+            env.run.tx.check_bounds()?;
             if !visit(SourceRow::Computed(row.clone()))? {
                 break;
             }

@@ -50,8 +50,8 @@ pub(crate) struct Run<'t> {
     asked: Option<(Names<'t>, &'t Around)>,
 }
 
-/// The most bytes that a statement keeps.
-const KEPT_MAX: usize = 1 << 30;
+/// The most bytes of rows that a statement keeps, and that a session keeps of all cursors.
+const KEPT_MAX: usize = if cfg!(test) { 16 << 20 } else { 1 << 30 };
 
 /// Results of queries are forgotten when they take so many bytes.
 const KNOWN_MAX: usize = 64 << 20;
@@ -99,9 +99,19 @@ impl<'t> Run<'t> {
         }
     }
 
+    /// What names of tables stand for, if the statement is that of a session.
+    pub(crate) fn names(&self) -> Option<Names<'t>> {
+        self.asked.map(|(names, _)| names)
+    }
+
     /// The tables that there are.
     pub(crate) fn schema(&self) -> &Schema {
         self.schema.get_or_init(|| self.asked.map_or_else(Schema::default, |(names, _)| Schema::of(names)))
+    }
+
+    /// What the session knows.
+    pub(crate) fn around(&self) -> Option<&Around> {
+        self.asked.map(|(_, around)| around)
     }
 
     /// The role that asks.
@@ -120,11 +130,27 @@ impl<'t> Run<'t> {
     /// There are too many.
     pub(crate) fn keep_bytes(&self, bytes: usize) -> Result<(), SqlError> {
         self.kept.set(self.kept.get().saturating_add(bytes));
-        if self.kept.get() <= KEPT_MAX {
-            return Ok(());
-        }
-        let message = format!("a statement keeps at most {} MiB of rows", KEPT_MAX >> 20);
-        Err(SqlError::new(SqlState::OUT_OF_MEMORY, message).hint("Read or change the rows in several statements."))
+        check_kept(self.kept.get(), "a statement")
+    }
+
+    /// Refuses a computed text that is longer than a statement may keep.
+    ///
+    /// # Errors
+    /// As [`Run::keep_bytes`].
+    pub(crate) fn check_length(&self, bytes: usize) -> Result<(), SqlError> {
+        let kept = self.kept.get();
+        let fits = self.keep_bytes(bytes);
+        self.kept.set(kept);
+        fits
+    }
+
+    /// Counts bytes that are kept in the place of others.
+    ///
+    /// # Errors
+    /// As [`Run::keep_bytes`].
+    pub(crate) fn keep_instead(&self, before: usize, bytes: usize) -> Result<(), SqlError> {
+        self.kept.set(self.kept.get().saturating_sub(before));
+        self.keep_bytes(bytes)
     }
 
     /// Counts a row that is kept.
@@ -160,13 +186,34 @@ impl<'t> Run<'t> {
     }
 }
 
-fn bytes_of(row: &[Owned]) -> usize {
-    let bytes = |value: &Owned| match value {
+/// Refuses that so many bytes of rows are kept.
+///
+/// # Errors
+/// They are too many.
+pub(crate) fn check_kept(bytes: usize, keeper: &str) -> Result<(), SqlError> {
+    if bytes <= KEPT_MAX {
+        return Ok(());
+    }
+    let message = format!("{keeper} keeps at most {} MiB of rows", KEPT_MAX >> 20);
+    Err(SqlError::new(SqlState::OUT_OF_MEMORY, message).hint("Read or change the rows in several statements."))
+}
+
+/// The bytes that rows take in memory.
+pub fn bytes_of_rows(rows: &[Row]) -> usize {
+    rows.iter().map(|row| bytes_of(row)).sum()
+}
+
+/// The bytes of a value beside its own size.
+pub(crate) fn heap_bytes(value: &Owned) -> usize {
+    match value {
         Datum::Text(text) => text.len(),
         Datum::Bytes(bytes) => bytes.len(),
         _ => 0,
-    };
-    size_of::<Row>() + row.iter().map(|value| size_of::<Owned>() + bytes(value)).sum::<usize>()
+    }
+}
+
+fn bytes_of(row: &[Owned]) -> usize {
+    size_of::<Row>() + row.iter().map(|value| size_of::<Owned>() + heap_bytes(value)).sum::<usize>()
 }
 
 impl<'e> Env<'e> {
@@ -240,7 +287,9 @@ impl<'e> Env<'e> {
         let (found, bytes) = inner.find(query)?;
         // What the query kept besides its result is gone.
         self.run.kept.set(before);
-        if query.reads.is_empty() {
+        // PostgreSQL runs one with arguments anew for each row.
+        let is_other_each_time = query.is_volatile && !key.0.is_empty();
+        if query.reads.is_empty() && !is_other_each_time {
             let bytes = bytes + bytes_of(&key.0);
             if self.run.known_bytes.get() + bytes > KNOWN_MAX && self.run.known_bytes.get() > 0 {
                 self.run.known.borrow_mut().clear();
@@ -284,12 +333,12 @@ impl<'e> Env<'e> {
             }
             Kind::Rows => {
                 let rows = query.select.run_some(self, usize::MAX)?;
-                let bytes = rows.iter().map(|row| bytes_of(row)).sum();
+                let bytes = bytes_of_rows(&rows);
                 (Found::Rows(Rc::new(rows)), bytes)
             }
             Kind::Recursive(recursion) => {
                 let rows = recursion.run(self, &query.select)?;
-                let bytes = rows.iter().map(|row| bytes_of(row)).sum();
+                let bytes = bytes_of_rows(&rows);
                 (Found::Rows(Rc::new(rows)), bytes)
             }
             Kind::Compared { .. } => {
@@ -425,12 +474,48 @@ mod tests {
         let mut session = database.session();
         let kept = session.snapshot(|tx| {
             let run = Run::new(tx, &[], None);
-            let row = [Datum::Text("x".repeat(1 << 20).into()), Datum::Null];
+            let row = [Datum::Text("x".repeat(KEPT_MAX >> 10).into()), Datum::Null];
             let rows = (0..2_000).take_while(|_| run.keep(&row).is_ok()).count();
             Ok((rows, run.keep(&[]).map_err(|error| error.state)))
         });
         let (rows, full) = kept.expect("nothing is read").into_value();
-        assert!((1_000..1_024).contains(&rows), "{rows} rows of a MiB");
+        assert!((1_000..1_024).contains(&rows), "{rows} rows");
         assert_eq!(full, Err(SqlState::OUT_OF_MEMORY));
+    }
+
+    /// A short text makes much of a long one.
+    #[test]
+    fn what_a_statement_computes_is_counted() {
+        let mut session = crate::Session::new(seriatim::Database::in_memory().expect("there is memory"));
+        session.execute("create table t (id int primary key)").expect("it is new");
+        session.execute("insert into t select n from generate_series(1, 1000) as n").expect("they are new");
+        let long = "x".repeat(KEPT_MAX >> 9);
+        let sums: Vec<String> = (1..60).map(|number| format!("sum(n + {number})")).collect();
+        let of_groups = "from generate_series(1, 3000) as n group by n";
+        for text in [
+            format!("select length(string_agg('', '{long}')) from t"),
+            format!("select length(string_agg('', '' order by '{long}' || id)) from t"),
+            format!("select count(*) from (select id from t group by id having max('{long}' || id) > '') as q"),
+            format!("select id, '{long}' || id from t group by id"),
+            format!("select count(*) from (select n {of_groups} having {} > 0) as q", sums.join(" + ")),
+            format!("select length(array_to_string(array(select id from t), '{long}'))"),
+            format!("select length(array_to_string(array(select null from t), '', '{long}'))"),
+            format!("update t set id = id returning '{long}' || id"),
+            format!("delete from t returning '{long}' || id"),
+        ] {
+            let failed = session.execute(&text).expect_err("it is too much").error;
+            assert_eq!(failed.state, SqlState::OUT_OF_MEMORY, "{failed}");
+        }
+        // A part of what is kept at most, several times.
+        let part = format!("select '{long}' || id from t where id < 200");
+        let cursor = |number: u32| format!("declare c{number} cursor with hold for {part}");
+        session.execute(&part).expect("it is little");
+        let failed = session.execute(&[&*part; 5].join("; ")).expect_err("it is too much").error;
+        assert_eq!(failed.state, SqlState::OUT_OF_MEMORY, "{failed}");
+        let declared = (0..5).take_while(|number| session.execute(&cursor(*number)).is_ok()).count();
+        assert!((1..5).contains(&declared), "{declared} cursors");
+        // A text that takes the place of another.
+        let text = format!("select length(max('{long}' || word)) from (select id::text as word from t) as q");
+        session.execute(&text).expect("one is kept at a time");
     }
 }

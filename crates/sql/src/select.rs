@@ -357,6 +357,7 @@ impl Select {
                     let joined = Joined { rows: &rows, places: &places, env };
                     if joined.fulfils(grouping.having.as_slice())? {
                         let (keys, row) = self.output(joined)?;
+                        keep(&keys).and_then(|()| keep(&row))?;
                         found.push((keys, row, Vec::new()));
                     }
                 }
@@ -506,7 +507,8 @@ impl Grouping {
             let states = match groups.entry(Distinct(joined.values(&self.keys)?)) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => {
-                    env.run.keep(&new.key().0).map_err(fail)?;
+                    let states = size_of::<State>() * self.calls.len();
+                    env.run.keep(&new.key().0).and_then(|()| env.run.keep_bytes(states)).map_err(fail)?;
                     new.insert(fresh())
                 }
             };
@@ -746,6 +748,17 @@ fn bound_call(
 ) -> Result<BoundCall, SqlError> {
     let mut call = call.clone();
     call.parts_mut().try_for_each(|part| resolve(part, sources, outer))?;
+    // PostgreSQL computes such a one over the rows of the query around.
+    let given = context.queries.given();
+    let (own, around) = call.parts_mut().fold((false, false), |(own, around), part| {
+        let is_around = |of: &Expression| matches!(of, Expression::Parameter(number) if usize::from(*number) > given);
+        let is_own = |of: &Expression| matches!(of, Expression::Column { .. });
+        (own || has(part, &is_own), around || has(part, &is_around))
+    });
+    if around && !own {
+        let what = "an aggregate of columns of a query around this one alone";
+        return Err(SqlError::unsupported(what, "Compute it there, in a query of FROM."));
+    }
     BoundCall::bind(&call, sources, context, parameters)
 }
 
@@ -1092,7 +1105,12 @@ fn add_dependent_keys(keys: &mut Vec<Expression>, used: &[&mut Expression], sour
 }
 
 fn uses(of: &Expression, column: &Expression) -> bool {
-    of == column || of.parts().into_iter().any(|part| uses(part, column))
+    has(of, &|part| part == column)
+}
+
+/// Whether an expression is, or has, such a part.
+fn has(of: &Expression, is_one: &dyn Fn(&Expression) -> bool) -> bool {
+    is_one(of) || of.parts().into_iter().any(|part| has(part, is_one))
 }
 
 /// Puts the key of a group in the place of each expression that is one.

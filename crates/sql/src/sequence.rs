@@ -5,7 +5,7 @@ use sqlparser::ast::{DataType, Expr, Ident, ObjectName, SequenceOptions as Synta
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Token, TokenWithSpan};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 use crate::error::{SqlError, SqlState};
 use crate::types::SqlType;
@@ -61,6 +61,15 @@ pub(crate) enum Identity {
 pub(crate) enum Own {
     Sequence(AlterSequence),
     Identity(AlterIdentity),
+    Constraints(SetConstraints),
+}
+
+/// SET CONSTRAINTS.
+#[derive(Clone, Debug)]
+pub(crate) struct SetConstraints {
+    /// None: all.
+    pub(crate) names: Option<Vec<ObjectName>>,
+    pub(crate) is_deferred: bool,
 }
 
 /// The statement of these tokens, if it is one that the grammar lacks.
@@ -72,12 +81,17 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Own, (ParserError
         Some(Token::Word(word)) if word.quote_style.is_none() => word.keyword,
         _ => Keyword::NoKeyword,
     };
-    if words(0) != Keyword::ALTER {
+    let sets_constraints = || {
+        let is_word = |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if is_constraints(word));
+        words(0) == Keyword::SET && tokens.get(1).is_some_and(is_word)
+    };
+    if words(0) != Keyword::ALTER && !sets_constraints() {
         return None;
     }
     let dialect = PostgreSqlDialect {};
     let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens.to_vec());
     let parsed = match words(1) {
+        _ if words(0) == Keyword::SET => constraints(&mut parser).map(Own::Constraints),
         Keyword::SEQUENCE => sequence(&mut parser).map(Own::Sequence),
         Keyword::TABLE => match identity(&mut parser) {
             Ok(Some(found)) => Ok(Own::Identity(found)),
@@ -90,6 +104,21 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Own, (ParserError
         let next = parser.peek_token();
         (error, next)
     }))
+}
+
+fn is_constraints(word: &Word) -> bool {
+    word.quote_style.is_none() && word.value.eq_ignore_ascii_case("constraints")
+}
+
+fn constraints(parser: &mut Parser<'_>) -> Result<SetConstraints, ParserError> {
+    parser.expect_keyword(Keyword::SET)?;
+    parser.next_token();
+    let names = match parser.parse_keyword(Keyword::ALL) {
+        true => None,
+        false => Some(parser.parse_comma_separated(|parser| parser.parse_object_name(false))?),
+    };
+    let is_deferred = parser.expect_one_of_keywords(&[Keyword::DEFERRED, Keyword::IMMEDIATE])? == Keyword::DEFERRED;
+    Ok(SetConstraints { names, is_deferred })
 }
 
 fn sequence(parser: &mut Parser<'_>) -> Result<AlterSequence, ParserError> {

@@ -15,15 +15,15 @@ use std::time::Duration;
 
 use seriatim::catalog::evolution::Change;
 use seriatim::catalog::expression::{Datum, within};
-use seriatim::catalog::{Access, ColumnDef, ColumnType, Object, Privileges, Timestamp};
+use seriatim::catalog::{Access, Checked, ColumnDef, ColumnType, Object, Privileges, TableDef, Timestamp};
 use seriatim::clock::Instant;
 use seriatim::{
-    Abort, Canceller, Database, DynHandle, LockStrength, Migration, OwnedTransaction, RowWait, Savepoint, SchemaError,
-    TransactError, Tx, Value, WaitEnd, WaitHandle, thread,
+    Abort, Canceller, Constraints, Database, DynHandle, LockStrength, Migration, OwnedTransaction, RowWait, Savepoint,
+    SchemaError, TransactError, Tx, Value, WaitEnd, WaitHandle, thread,
 };
 use sqlparser::ast::{
-    ContextModifier, Expr, Ident, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
-    Value as Literal,
+    ContextModifier, Declare, Expr, Ident, OnInsert, Set, Statement, TransactionAccessMode, TransactionIsolationLevel,
+    TransactionMode, Value as Literal,
 };
 
 use crate::copy::{self, Copying, Decoder, What};
@@ -31,10 +31,11 @@ use crate::ddl::{self, Ddl, Step};
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Context, VERSION};
 use crate::from::Parameters;
-use crate::names::{Names, SCHEMA, name};
+use crate::names::{Names, SCHEMA, name, object};
 use crate::roles::{self, Actor, Become, RoleName};
-use crate::run::{Env, Run};
+use crate::run::{Env, Run, bytes_of_rows, check_kept};
 use crate::select::{Column, Row, Select};
+use crate::sequence::SetConstraints;
 use crate::subquery::{Queries, Subquery};
 use crate::surroundings::{Around, Asking};
 use crate::text::{Command, parse};
@@ -61,6 +62,8 @@ pub enum Answer {
     CopyOut {
         /// How many columns they have.
         columns: usize,
+        /// Whether their values have binary formats.
+        is_binary: bool,
         /// Each with its end.
         lines: Vec<Vec<u8>>,
         /// What was done, as `COPY 3`.
@@ -71,9 +74,22 @@ pub enum Answer {
     CopyIn {
         /// How many columns a line has.
         columns: usize,
+        /// Whether their values have binary formats.
+        is_binary: bool,
     },
     /// Something worth knowing that is no error: a notice, or a warning.
     Notice(SqlError),
+}
+
+impl Answer {
+    /// The bytes of its rows.
+    fn bytes(&self) -> usize {
+        match self {
+            Answer::Rows { rows, .. } => bytes_of_rows(rows),
+            Answer::CopyOut { lines, .. } => lines.iter().map(|line| line.len() + size_of::<Vec<u8>>()).sum(),
+            Answer::Done(_) | Answer::CopyIn { .. } | Answer::Notice(_) => 0,
+        }
+    }
 }
 
 /// Whether a transaction is open, as the prompt of psql shows it.
@@ -156,6 +172,8 @@ struct Script {
     /// The statement that is next.
     at: usize,
     answers: Vec<Answer>,
+    /// Of the answers, if there are several statements: all are kept until the end.
+    bytes: usize,
 }
 
 /// Settings that say as whom the session acts: ids of roles. Nobody else can set them.
@@ -246,6 +264,7 @@ pub struct Prepared {
     /// None of an empty text.
     command: Option<Command>,
     parameters: Parameters,
+    arrays: Vec<(usize, SqlType)>,
     columns: Option<Arc<[Column]>>,
     plan: Option<Planned>,
 }
@@ -254,6 +273,11 @@ impl Prepared {
     /// The types of its parameters.
     pub fn parameters(&self) -> impl ExactSizeIterator<Item = ColumnType> + '_ {
         self.parameters.iter().map(|ty| ty.unwrap_or(ColumnType::LongText))
+    }
+
+    /// The parameters that are arrays, and their types, where their places tell them. Their values are texts.
+    pub fn array_parameters(&self) -> &[(usize, SqlType)] {
+        &self.arrays
     }
 
     /// The columns of its rows; none if it gives none.
@@ -279,6 +303,10 @@ struct Planned {
     time: Option<Timestamp>,
     /// Whether it takes numbers of sequences, for which an attempt of a closure cannot wait.
     takes_numbers: bool,
+    /// Whether it asks for settings, or changes some.
+    asks_settings: bool,
+    /// Parameters that are arrays, and their types.
+    arrays: Vec<(usize, SqlType)>,
     /// What it does with which objects.
     needs: Vec<Need>,
     /// For which roles and rights it was found that the session may do that.
@@ -410,7 +438,9 @@ impl Plan {
         Some(match (self, statement) {
             (Plan::Insert(insert), Statement::Insert(syntax)) => {
                 let updates = if insert.updates() { Privileges::UPDATE } else { Privileges::NONE };
-                let reads = reads(syntax.on.is_some() || syntax.returning.is_some());
+                // Without a target, a conflict tells nothing of a row but that there is one.
+                let looks = matches!(&syntax.on, Some(OnInsert::OnConflict(on)) if on.conflict_target.is_some());
+                let reads = reads(looks || syntax.returning.is_some());
                 (insert.table(), Privileges::INSERT | updates | reads)
             }
             (Plan::Update(update), Statement::Update(syntax)) => {
@@ -666,7 +696,7 @@ impl Session {
     /// Runs the rest of a text.
     fn run_on(&mut self, text: &str, script: &mut Script, is_resumed: bool) -> Result<(), SqlError> {
         let first = is_resumed.then_some(script.at);
-        let Script { commands, at, answers } = script;
+        let Script { commands, at, answers, bytes } = script;
         let commands = match commands {
             Some(commands) => commands,
             None => commands.insert(parse(text)?),
@@ -678,7 +708,12 @@ impl Session {
             if commands.len() > 1 && !is_of_transactions(command) {
                 self.begin(true, None);
             }
+            let before = answers.len();
             self.command(command, answers)?;
+            if commands.len() > 1 {
+                *bytes += answers[before..].iter().map(Answer::bytes).sum::<usize>();
+                check_kept(*bytes, "a text of several statements")?;
+            }
             *at += 1;
             if self.copying.is_some() && *at < commands.len() {
                 self.copying = None;
@@ -695,7 +730,7 @@ impl Session {
     /// No COPY has begun, a line is not of the format, or a row cannot be inserted. The COPY has ended then, and
     /// nothing of it is left.
     pub fn copy_data(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
-        self.copied(bytes, false).inspect_err(|_| self.end_copy())
+        self.copied(bytes, false).map_err(|error| self.end_copy(error))
     }
 
     /// Ends the COPY that has begun: its rows are committed, unless it is part of a transaction. Returns what was done.
@@ -703,7 +738,7 @@ impl Session {
     /// # Errors
     /// As [`Session::copy_data`]; a conflict of the commit.
     pub fn copy_done(&mut self) -> Result<Answer, SqlError> {
-        self.copied(&[], true).inspect_err(|_| self.end_copy())?;
+        self.copied(&[], true).map_err(|error| self.end_copy(error))?;
         let count = self.copying.take().map_or(0, |copying| copying.count);
         self.end_implicit(true)?;
         Ok(Answer::Done(tag("COPY ", count)))
@@ -711,16 +746,17 @@ impl Session {
 
     /// Ends the COPY that has begun, as the client could not send all of it: nothing of it is left. Returns the error.
     pub fn copy_fail(&mut self, why: &str) -> SqlError {
-        self.end_copy();
-        SqlError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {why}"))
+        self.end_copy(SqlError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {why}")))
     }
 
-    fn end_copy(&mut self) {
+    fn end_copy(&mut self, error: SqlError) -> SqlError {
+        let error = self.without_values(error);
         self.copying = None;
         self.fail();
         if matches!(&self.state, State::Open(open) if open.is_implicit) {
             self.roll_back();
         }
+        error
     }
 
     fn copied(&mut self, bytes: &[u8], is_last: bool) -> Result<(), SqlError> {
@@ -743,10 +779,10 @@ impl Session {
                 let planned = self.plan(&Statement::Query(query), &mut Vec::new())?;
                 self.check_permitted(&planned)?;
                 let Answer::Rows { columns, rows, .. } = self.run_plan(&planned, &[])? else { return Ok(()) };
-                let lines = copying.format.header(&columns).into_iter();
-                let lines = lines.chain(rows.iter().map(|row| copying.format.row(row, &columns))).collect();
-                let tag = tag("COPY ", rows.len());
-                answers.push(Answer::CopyOut { columns: columns.len(), lines, tag });
+                let format = copying.format;
+                let lines = format.lines(&rows, &columns);
+                let (columns, is_binary, tag) = (columns.len(), format.is_binary(), tag("COPY ", rows.len()));
+                answers.push(Answer::CopyOut { columns, is_binary, lines, tag });
             }
             What::Into { table, columns } => {
                 let filling = Filling::bind(&table, &columns, self.names(None), &self.around)?;
@@ -757,8 +793,9 @@ impl Session {
                 self.begin(true, None);
                 self.reopen()?.is_new = false;
                 self.surround(None);
-                answers.push(Answer::CopyIn { columns: filling.width() });
-                self.copying = Some(CopyIn { filling, decoder: Decoder::new(copying.format), count: 0 });
+                let (columns, is_binary) = (filling.width(), copying.format.is_binary());
+                answers.push(Answer::CopyIn { columns, is_binary });
+                self.copying = Some(CopyIn { filling, decoder: Decoder::new(copying.format, columns), count: 0 });
             }
         }
         Ok(())
@@ -795,14 +832,22 @@ impl Session {
         let of = |ty: &Option<SqlType>| ty.map(|ty| of_expressions(ty.column(String::new()).ty));
         let mut parameters: Parameters = given.iter().map(of).collect();
         parameters.resize(parameters.len().max(most), None);
+        let mut arrays = Vec::new();
         let plan = match &command {
             Some(Command::Statement(statement)) if is_planned(statement) => {
                 Some(self.plan(statement, &mut parameters)?)
             }
+            Some(command) if let Some(Declare { for_query: Some(query), .. }) = declared(command) => {
+                // Its rows are found when it runs.
+                arrays = self.plan(&Statement::Query(query.clone()), &mut parameters)?.arrays;
+                None
+            }
             _ => None,
         };
+        arrays.extend(plan.iter().flat_map(|planned| &planned.arrays));
+        let has_parameters = plan.is_some() || command.as_ref().is_some_and(|command| declared(command).is_some());
         if let Some(unknown) = parameters.iter().position(Option::is_none)
-            && plan.is_some()
+            && has_parameters
         {
             let message = format!("could not determine data type of parameter ${}", unknown + 1);
             return Err(SqlError::new(SqlState::INDETERMINATE_DATATYPE, message));
@@ -818,7 +863,7 @@ impl Session {
             }
             _ => None,
         };
-        Ok(Prepared { command, parameters, columns, plan })
+        Ok(Prepared { command, parameters, arrays, columns, plan })
     }
 
     /// Runs a prepared statement with these values of its parameters, which are of their types. If it is not `alone`,
@@ -882,6 +927,12 @@ impl Session {
         let is_apart = matches!(self.state, State::Idle(_)) && ddl::is_change(command);
         if !(alone || is_apart || is_of_transactions(command)) {
             self.begin(true, None);
+        }
+        if let (Some(declare), false) = (declared(command), values.is_empty()) {
+            self.check_alive()?;
+            self.declare(declare, &mut prepared.parameters, values)?;
+            answers.push(Answer::Done("DECLARE CURSOR".to_owned()));
+            return Ok(());
         }
         let (Some(planned), Command::Statement(statement)) = (&mut prepared.plan, command) else {
             return self.command(command, answers);
@@ -1015,7 +1066,7 @@ impl Session {
             let [of_commit, of_rollback] = *settings;
             *self.settings = if committed.is_ok() { of_commit } else { of_rollback };
         }
-        committed.map(|_| true).map_err(SqlError::from)
+        committed.map(|_| true).map_err(|error| self.without_values(error.into()))
     }
 
     fn roll_back(&mut self) {
@@ -1051,6 +1102,10 @@ impl Session {
                 self.check_alive()?;
                 let ddl = ddl::alter_identity(alter, self.names(None))?;
                 return self.change_tables(ddl, answers);
+            }
+            Command::Constraints(set) => {
+                self.check_alive()?;
+                return self.set_constraints(set, answers);
             }
             Command::Statement(statement) => &**statement,
         };
@@ -1132,6 +1187,9 @@ impl Session {
             asked_for_user: Cell::new(false),
             asked_for_time: Cell::new(false),
             takes_numbers: Cell::new(false),
+            is_volatile: Cell::new(false),
+            asked_for_settings: Cell::new(false),
+            arrays: RefCell::default(),
             around: Arc::clone(&self.around),
             tables: RefCell::default(),
             queries,
@@ -1170,9 +1228,22 @@ impl Session {
         let time = context.asked_for_time.get().then_some(context.now);
         let is_of_its_time = time.is_some() || sees_others || context.asked_for_user.get();
         let slots = context.queries.slots();
+        let (asks_settings, arrays) = (context.asked_for_settings.get(), context.arrays.take());
         let queries = context.queries.into_all();
         let (needs, is_permitted) = (self.needs(&plan, statement, &tables), Cell::new(None));
-        Ok(Planned { plan, queries, slots, tables, is_of_its_time, time, takes_numbers, needs, is_permitted })
+        Ok(Planned {
+            plan,
+            queries,
+            slots,
+            tables,
+            is_of_its_time,
+            time,
+            takes_numbers,
+            asks_settings,
+            arrays,
+            needs,
+            is_permitted,
+        })
     }
 
     /// What a plan does with which tables.
@@ -1218,10 +1289,31 @@ impl Session {
 
     #[cold]
     fn check_need(&self, need: &Need) -> Result<(), SqlError> {
-        match self.database.access().may(self.actor().current, need.object, need.privileges) {
+        let (access, role) = (self.database.access(), self.actor().current);
+        if !access.may(role, Object::Schema, Privileges::USAGE) {
+            return Err(roles::denied(format!("for schema {SCHEMA}")));
+        }
+        match access.may(role, need.object, need.privileges) {
             true => Ok(()),
             false => Err(roles::denied(format!("for table {}", need.table))),
         }
+    }
+
+    /// The same error, without the values in it if the session may not read the table that it is about.
+    #[cold]
+    fn without_values(&self, mut error: SqlError) -> SqlError {
+        let is_told = |table: &String| {
+            let table = self.names(None).table(table).ok();
+            table.and_then(|table| self.need(&table, Privileges::SELECT)).is_none_or(|need| {
+                let access = self.database.access();
+                access.may(self.actor().current, need.object, need.privileges)
+            })
+        };
+        // Errors of integrity show rows and keys.
+        if error.state.0.starts_with("23") && !error.table.as_ref().is_none_or(is_told) {
+            error.detail = None;
+        }
+        error
     }
 
     /// The roles of the session.
@@ -1312,6 +1404,13 @@ impl Session {
         if access.is_superuser(role) {
             return Ok(());
         }
+        if access.role(role).is_none() {
+            let message = format!("role with OID {role} does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+        }
+        if !access.may(role, Object::Schema, Privileges::USAGE) {
+            return Err(roles::denied(format!("for schema {SCHEMA}")));
+        }
         let names = self.names(None);
         // A table that the transaction has made is its own.
         let object = |table: &str| {
@@ -1339,10 +1438,10 @@ impl Session {
             Step::CreateSequence(_) if access.may(role, Object::Schema, Privileges::CREATE) => Ok(()),
             Step::CreateSequence(_) => Err(roles::denied(format!("for schema {SCHEMA}"))),
             Step::AlterSequence(sequence, _) | Step::DropSequence(sequence) => {
-                let table = names.sequence(sequence).and_then(|sequence| sequence.table());
-                match table.and_then(|table| object(&table)) {
-                    Some(table) if access.acts_as(role, access.rights(table).owner) => Ok(()),
-                    _ => Err(roles::must(format!("be owner of sequence {sequence}"))),
+                let known = names.sequence(sequence);
+                match known.is_some_and(|known| roles::owns_sequence(&self.database, role, &known)) {
+                    true => Ok(()),
+                    false => Err(roles::must(format!("be owner of sequence {sequence}"))),
                 }
             }
             Step::Fill { table, .. } => owns(table),
@@ -1357,6 +1456,23 @@ impl Session {
     }
 
     fn run_plan(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
+        if !planned.asks_settings {
+            return self.run_planned(planned, parameters);
+        }
+        let custom: Vec<String> = self.settings.keys().filter(|own| !own.starts_with('\0')).cloned().collect();
+        let all = SETTINGS.iter().map(|(own, ..)| (*own).to_owned()).chain(custom);
+        let known = all.filter_map(|own| self.setting(&own).ok().map(|value| (own, value))).collect();
+        self.around.know_settings(known);
+        let ran = self.run_planned(planned, parameters);
+        for (own, value, is_local) in self.around.changed_settings() {
+            if ran.is_ok() {
+                self.set_in_transaction(own, value, is_local, &mut Vec::new())?;
+            }
+        }
+        ran
+    }
+
+    fn run_planned(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
         if !planned.plan.is_read() || planned.plan.locks() {
             self.check_writable()?;
         }
@@ -1381,7 +1497,7 @@ impl Session {
                 ran => matches!(ran, Err(TransactError::Conflict { .. })),
             };
             if !queues {
-                return ran.map(|done| done.into_value()).map_err(SqlError::from);
+                return ran.map(|done| done.into_value()).map_err(|error| self.without_values(error.into()));
             }
         }
         self.run_open(planned, parameters)
@@ -1421,7 +1537,7 @@ impl Session {
                     if wait.is_none() && abort.is_retryable() && open.can_begin_anew() {
                         wait = open.transaction.wait_for_conflict(strength);
                     }
-                    SqlError::from(open.transaction.explain(&abort))
+                    self.without_values(open.transaction.explain(&abort).into())
                 })
             });
             if let Some(wait) = wait {
@@ -1598,6 +1714,41 @@ impl Session {
             }
         }
         Ok(is_read_only)
+    }
+
+    /// Says when constraints are checked.
+    fn set_constraints(&mut self, set: &SetConstraints, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
+        let names =
+            set.names.as_ref().map(|names| names.iter().map(object).collect::<Result<Vec<_>, _>>()).transpose()?;
+        for own in names.iter().flatten() {
+            let mut found =
+                self.names(None).tables().flat_map(|table| constraint_checks(table.definition(), own)).peekable();
+            if found.peek().is_none() {
+                let message = format!("constraint \"{own}\" does not exist");
+                return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+            }
+            if found.any(|checked| checked == Checked::Immediately) {
+                let message = format!("constraint \"{own}\" is not deferrable");
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+            }
+        }
+        match &self.state {
+            State::Open(open) if !open.is_implicit => {
+                let names: Option<Vec<&str>> = names.as_ref().map(|names| names.iter().map(|own| &**own).collect());
+                let checked = if set.is_deferred { Constraints::Deferred } else { Constraints::Immediate };
+                let done = match &names {
+                    None => open.transaction.set_constraints(checked),
+                    Some(names) => open.transaction.set_constraints_of(names, checked),
+                };
+                done.map_err(|abort| open.transaction.explain(&abort))?;
+            }
+            _ => {
+                let message = "SET CONSTRAINTS can only be used in transaction blocks";
+                answers.push(Answer::Notice(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message)));
+            }
+        }
+        answers.push(Answer::Done("SET CONSTRAINTS".to_owned()));
+        Ok(())
     }
 
     /// Runs SET, RESET or SHOW. Returns whether it is one of them.
@@ -1891,7 +2042,14 @@ fn migrate(migration: Migration<'_>, steps: Vec<Step>, owner: Option<u32>) -> Re
             Step::Change { table, changes } => migration.change(&table, changes),
             Step::Truncate(table) => migration.truncate(table),
             Step::Drop(table) => migration.drop_table(table),
-            Step::CreateSequence(sequence) => migration.create_sequence(sequence),
+            Step::CreateSequence(sequence) => {
+                let name = sequence.name.to_string();
+                let migration = migration.create_sequence(sequence);
+                match owner {
+                    Some(owner) => migration.own(name, owner),
+                    None => migration,
+                }
+            }
             Step::AlterSequence(sequence, changes) => migration.alter_sequence(sequence, changes),
             Step::DropSequence(sequence) => migration.drop_sequence(sequence),
             Step::Fill { .. } => migration,
@@ -1975,16 +2133,36 @@ fn shown(statement: &Statement) -> Option<String> {
     })
 }
 
+/// The cursor that a statement declares.
+fn declared(command: &Command) -> Option<&Declare> {
+    match command {
+        Command::Statement(statement) => match &**statement {
+            Statement::Declare { stmts, .. } => stmts.first(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Whether a statement reads or writes rows.
 fn is_planned(statement: &Statement) -> bool {
     matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_))
+}
+
+/// When the constraints of this name are checked that a table has.
+fn constraint_checks(table: &TableDef, own: &str) -> Vec<Checked> {
+    let unique = table.indexes.iter().filter(|index| index.unique && index.name == own).map(|index| index.checked);
+    let references = table.references.iter().filter(|reference| reference.name == own).map(|found| found.checked);
+    let others = table.checks.iter().map(|check| &*check.name).filter(|name| *name == own);
+    let key = (!table.is_without_key() && own == table.key_constraint_name()).then_some(Checked::Immediately);
+    unique.chain(references).chain(others.map(|_| Checked::Immediately)).chain(key).collect()
 }
 
 /// Whether a statement begins or ends a transaction, so that the text needs none.
 fn is_of_transactions(command: &Command) -> bool {
     match command {
         Command::Maintenance(_) => true,
-        Command::AlterSequence(_) | Command::AlterIdentity(_) | Command::Roles(_) => false,
+        Command::AlterSequence(_) | Command::AlterIdentity(_) | Command::Roles(_) | Command::Constraints(_) => false,
         Command::Statement(statement) => matches!(
             &**statement,
             Statement::StartTransaction { .. } | Statement::Commit { .. } | Statement::Rollback { .. }
@@ -2023,6 +2201,7 @@ const SETTINGS: &[(&str, &str, Option<&[&str]>)] = &[
     ("extra_float_digits", "1", Some(&["0", "2", "3"])),
     ("integer_datetimes", "on", Some(&[])),
     ("intervalstyle", "postgres", Some(&[])),
+    ("jit", "off", Some(&["on"])),
     ("is_superuser", "on", Some(&[])),
     ("in_hot_standby", "off", Some(&[])),
     ("search_path", "public", Some(&["\"$user\", public", "pg_catalog", "public, pg_catalog"])),

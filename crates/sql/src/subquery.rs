@@ -39,6 +39,8 @@ pub(crate) struct Subquery {
     pub(crate) conversion: OnceLock<Vec<Bound>>,
     /// The recursive queries whose last rows it reads: its own results are then not those of the next time.
     pub(crate) reads: BTreeSet<usize>,
+    /// Whether it calls functions that have another value each time.
+    pub(crate) is_volatile: bool,
 }
 
 /// What is wanted of a query.
@@ -371,16 +373,18 @@ impl Context {
     ) -> Result<(usize, Vec<Expression>), SqlError> {
         let (captured, passed) = (RefCell::default(), RefCell::default());
         let outer = Outer { sources, parent, context: self, captured, passed };
-        let before = self.queries.reads.take();
+        let (before, was_volatile) = (self.queries.reads.take(), self.is_volatile.replace(false));
         let select = self.deeper(|| bind(&outer));
         let reads = self.queries.reads.replace(before);
         self.queries.reads.borrow_mut().extend(&reads);
+        let is_volatile = self.is_volatile.get();
+        self.is_volatile.set(is_volatile || was_volatile);
         let select = select?;
         let (arguments, slots) = outer.captured.into_inner().into_iter().unzip();
         let passed = outer.passed.into_inner();
         let conversion = OnceLock::new();
         let mut all = self.queries.all.borrow_mut();
-        all.push(Subquery { select, kind, slots, passed, conversion, reads });
+        all.push(Subquery { select, kind, slots, passed, conversion, reads, is_volatile });
         Ok((all.len() - 1, arguments))
     }
 
@@ -486,6 +490,7 @@ impl Context {
                     None => {
                         let source =
                             self.derived(&table.query, Some(&table.alias), (&Sources::default(), outer), parameters)?;
+                        self.keep_rows_of(&source.origin);
                         Cte { name: own, columns: source.columns, origin: source.origin }
                     }
                 };
@@ -495,6 +500,15 @@ impl Context {
             .and_then(|()| bind(parameters));
         self.queries.tables.borrow_mut().truncate(before);
         bound
+    }
+
+    /// The rows of a query are found once for its arguments, whatever it calls.
+    fn keep_rows_of(&self, origin: &Origin) {
+        if let Origin::Query { number, .. } = origin
+            && let Some(query) = self.queries.all.borrow_mut().get_mut(*number)
+        {
+            query.is_volatile = false;
+        }
     }
 
     /// A query of WITH that may name itself.
@@ -547,6 +561,7 @@ impl Context {
         })?;
         if let (Some(recursion), Some(query)) = (recursion, self.queries.all.borrow_mut().get_mut(number)) {
             query.kind = Kind::Recursive(Box::new(recursion));
+            query.is_volatile = false;
         }
         Ok(Cte { name: own, columns, origin: Origin::Query { number, arguments: Vec::new() } })
     }

@@ -3,12 +3,13 @@
 //! No roll-back takes a number back. A call may wait for the disk. So a statement with one runs in an explicit
 //! transaction: that holds nothing for which the disk could wait.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seriatim::catalog::expression::{EvaluationError, SequenceCall, Surroundings};
-use seriatim::catalog::{ColumnDef, Timestamp};
+use seriatim::catalog::{ColumnDef, Privileges, Timestamp};
 use seriatim::{Database, DynHandle, OwnedTransaction, Sequence, TransactError, Tx};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
@@ -47,17 +48,22 @@ pub(crate) struct Asking<'a> {
 }
 
 /// What it knows from statement to statement.
+#[derive(Default)]
 struct State {
     /// The last number that the session took of each sequence.
     taken: Vec<(Sequence, i64)>,
     /// The last sequence of which it took one.
     last: Option<Sequence>,
+    /// The settings, for a statement that asks for them.
+    settings: BTreeMap<String, String>,
+    /// Those that it changes: name, value, and whether only for its transaction.
+    changed: Vec<(String, String, bool)>,
 }
 
 impl Around {
     pub(crate) fn new(database: Database, role: u32) -> Arc<Around> {
         let begun = Begun { role: role.into(), now: UNKNOWN.into(), is_read_only: false.into() };
-        Arc::new(Around { database, begun, state: Mutex::new(State { taken: Vec::new(), last: None }) })
+        Arc::new(Around { database, begun, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -75,6 +81,31 @@ impl Around {
         self.begun.now.store(now.map_or(UNKNOWN, Timestamp::microseconds), Ordering::Relaxed);
         self.begun.is_read_only.store(is_read_only, Ordering::Relaxed);
         self.begun.role.store(role, Ordering::Relaxed);
+    }
+
+    /// The next statement asks for settings, which are these.
+    pub(crate) fn know_settings(&self, settings: BTreeMap<String, String>) {
+        let mut state = self.state();
+        (state.settings, state.changed) = (settings, Vec::new());
+    }
+
+    /// What the statement has changed of them.
+    pub(crate) fn changed_settings(&self) -> Vec<(String, String, bool)> {
+        let mut state = self.state();
+        state.settings.clear();
+        std::mem::take(&mut state.changed)
+    }
+
+    /// The value of a setting, if there is one of this name.
+    pub(crate) fn setting(&self, name: &str) -> Option<String> {
+        self.state().settings.get(&name.to_lowercase()).cloned()
+    }
+
+    /// Changes a setting when the statement ends.
+    pub(crate) fn change_setting(&self, name: &str, value: &str, is_local: bool) {
+        let (mut state, name) = (self.state(), name.to_lowercase());
+        state.settings.insert(name.clone(), value.to_owned());
+        state.changed.push((name, value.to_owned(), is_local));
     }
 
     /// Forgets the numbers, as DISCARD does.
@@ -202,15 +233,11 @@ impl Asking<'_> {
         }
     }
 
-    /// Only superusers, and owners of the table whose rows it numbers, set a sequence.
-    fn check_owner(&self, sequence: &Sequence) -> Result<(), SqlError> {
-        let (access, role) = (self.around.database.access(), self.around.role());
-        if access.is_superuser(role) {
-            return Ok(());
-        }
-        let table = sequence.table().and_then(|table| self.names().table(&table).ok());
-        let owner = table.map(|table| access.rights(self.around.database.object_of(&table)).owner);
-        match owner.is_some_and(|owner| access.acts_as(role, owner)) {
+    /// Refuses who has none of these rights to a sequence.
+    fn check_permitted(&self, sequence: &Sequence, rights: &[Privileges]) -> Result<(), SqlError> {
+        let (database, role) = (&self.around.database, self.around.role());
+        let may = |one: &Privileges| database.access().may(role, database.object_of_sequence(sequence), *one);
+        match rights.iter().any(may) || roles::owns_sequence(database, role, sequence) {
             true => Ok(()),
             false => Err(roles::denied(format!("for sequence {}", sequence.definition().name))),
         }
@@ -221,6 +248,7 @@ impl Asking<'_> {
         match call {
             SequenceCall::Next(name) => {
                 let sequence = self.sequence_of(name)?;
+                self.check_permitted(&sequence, &[Privileges::USAGE, Privileges::UPDATE])?;
                 self.check_writable("nextval")?;
                 let number = self.tx.next(&sequence);
                 let number = number.map_err(|abort| failed(&sequence, TransactError::from(abort)))?;
@@ -229,20 +257,27 @@ impl Asking<'_> {
             }
             SequenceCall::Current(name) => {
                 let sequence = self.sequence_of(name)?;
+                self.check_permitted(&sequence, &[Privileges::USAGE, Privileges::SELECT])?;
                 self.around.state().taken_of(&sequence).ok_or_else(|| {
                     let own = sequence.definition().name;
                     undefined(format!("currval of sequence \"{own}\" is not yet defined in this session"))
                 })
             }
             SequenceCall::Last => {
-                let state = self.around.state();
-                let last = state.last.as_ref().and_then(|last| state.taken_of(last));
-                last.ok_or_else(|| undefined("lastval is not yet defined in this session".to_owned()))
+                let last = {
+                    let state = self.around.state();
+                    state.last.as_ref().and_then(|last| Some((last.clone(), state.taken_of(last)?)))
+                };
+                if let Some((sequence, _)) = &last {
+                    self.check_permitted(sequence, &[Privileges::USAGE, Privileges::SELECT])?;
+                }
+                last.map(|(_, number)| number)
+                    .ok_or_else(|| undefined("lastval is not yet defined in this session".to_owned()))
             }
             SequenceCall::Set(name, number, is_given) => {
                 let sequence = self.sequence_of(name)?;
+                self.check_permitted(&sequence, &[Privileges::UPDATE])?;
                 self.check_writable("setval")?;
-                self.check_owner(&sequence)?;
                 let set = if is_given { sequence.set(number) } else { sequence.set_next(number) };
                 set.map_err(|error| failed(&sequence, error))?;
                 if is_given {

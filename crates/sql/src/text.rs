@@ -18,7 +18,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::error::{SqlError, SqlState};
 use crate::roles::{self, Problem};
-use crate::sequence::{self, AlterIdentity, AlterSequence, Own};
+use crate::sequence::{self, AlterIdentity, AlterSequence, Own, SetConstraints};
 
 /// Parentheses and the like can be nested this deep.
 const NESTING_MAX: usize = 48;
@@ -107,6 +107,7 @@ pub(crate) enum Command {
     Roles(Box<roles::Statement>),
     AlterSequence(Box<AlterSequence>),
     AlterIdentity(Box<AlterIdentity>),
+    Constraints(Box<SetConstraints>),
 }
 
 /// The statements of a text, in order. A text without any has none.
@@ -151,6 +152,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Command>, SqlError> {
             parsed.push(match own {
                 Own::Sequence(alter) => Command::AlterSequence(Box::new(alter)),
                 Own::Identity(alter) => Command::AlterIdentity(Box::new(alter)),
+                Own::Constraints(set) => Command::Constraints(Box::new(set)),
             });
             continue;
         }
@@ -317,6 +319,13 @@ fn in_other_words(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 
 /// FETCH with all of its words: how many rows, FROM, and the cursor.
 fn fetch(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    // A negative number is one word.
+    if let Some(at) = tokens.iter().position(|token| token.token == Token::Minus)
+        && let Some(TokenWithSpan { token: Token::Number(digits, is_long), .. }) = tokens.get(at + 1)
+    {
+        tokens[at].token = Token::Number(format!("-{digits}"), *is_long);
+        tokens.remove(at + 1);
+    }
     let Some(cursor) = tokens.pop().filter(|_| !tokens.is_empty()) else { return tokens };
     let word = |word: Token| TokenWithSpan { token: word, span: cursor.span };
     let has_from = tokens.last().is_some_and(|last| is_word(last, "FROM") || is_word(last, "IN"));

@@ -95,8 +95,9 @@ impl SqlType {
             }
             _ => (text.clone(), Vec::new()),
         };
-        let name = name.trim_start_matches("pg_catalog.").replace('"', "");
-        let (ty, takes) = match &*name {
+        let name = name.replace('"', "");
+        let name = name.trim_start_matches("pg_catalog.");
+        let (ty, takes) = match name {
             "bool" | "boolean" => (SqlType::Bool, 0),
             "int2" | "smallint" => (SqlType::Int2, 0),
             "int" | "int4" | "integer" => (SqlType::Int4, 0),
@@ -144,6 +145,14 @@ impl SqlType {
             return Err(SqlError::unsupported(message, "Times have six digits after the second."));
         }
         Ok(ty)
+    }
+
+    /// The type of this name, also one of the catalogue only.
+    pub(crate) fn of_catalogue(name: &str) -> Option<SqlType> {
+        match name.eq_ignore_ascii_case("oid") {
+            true => Some(SqlType::Oid),
+            false => SqlType::parse(name).ok(),
+        }
     }
 
     /// The type of a column's values.
@@ -322,6 +331,11 @@ impl SqlType {
             30 => Some(SqlType::Oid),
             _ => SqlType::of_oid(ARRAYS.iter().find(|(oid, ..)| *oid == own)?.2),
         }
+    }
+
+    /// The type of arrays of such elements, if there is one.
+    pub fn array_of(self) -> Option<SqlType> {
+        SqlType::of_oid(ARRAYS.iter().find(|(.., element)| *element == self.oid())?.0)
     }
 
     /// Whether it is an array or a vector of integers.

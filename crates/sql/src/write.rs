@@ -11,9 +11,10 @@ use seriatim::catalog::{ColumnDef, ColumnId, ColumnSet, IdentityKind, KeyPart, O
 use seriatim::{Abort, DynHandle, DynRow, ReadTx, Sequence, Tx, Value};
 use sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, InsertOverriding, ObjectName,
-    OnConflictAction, OnInsert, SelectItem, SetExpr, TableObject, TableWithJoins, Update,
+    OnConflictAction, OnInsert, SelectItem, SetExpr, TableObject, TableWithJoins, Update, UpdateTableFromKind,
 };
 
+use crate::copy::Fields;
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Context, Translator, takes_numbers};
 use crate::form;
@@ -25,7 +26,7 @@ use crate::rows::{Distinct, Joined, Origin, Owned, Source, SourceRow, Sources, i
 use crate::run::Env;
 use crate::select::{Column, Row, Select};
 use crate::surroundings::Around;
-use crate::types::fit;
+use crate::types::{SqlType, fit};
 
 /// What RETURNING gives.
 #[derive(Clone, Debug)]
@@ -38,19 +39,27 @@ pub(crate) struct Returning {
 impl Returning {
     fn bind(
         items: Option<&Vec<SelectItem>>,
-        source: &Source,
+        sources: &Sources,
         context: &Context,
         parameters: &mut Parameters,
     ) -> Result<Option<Returning>, SqlError> {
         let Some(items) = items else { return Ok(None) };
-        let sources = Sources(vec![source.clone()]);
-        let (outputs, columns) = crate::select::scalar_outputs(items, &sources, context, parameters)?;
+        let (outputs, columns) = crate::select::scalar_outputs(items, sources, context, parameters)?;
         Ok(Some(Returning { places: sources.places(), outputs, columns }))
     }
 
     fn row(&self, values: &[Value], table: &TableDef, env: Env<'_>) -> Result<Row, Abort> {
         let rows = [SourceRow::Computed(datums(values, table))];
-        Joined { rows: &rows, places: &self.places, env }.values(&self.outputs)
+        let row = Joined { rows: &rows, places: &self.places, env }.values(&self.outputs)?;
+        env.run.keep(&row).map_err(|error| env.fail(error))?;
+        Ok(row)
+    }
+
+    /// The row of a combination in which the row of this level has other values.
+    fn joined(&self, of: Joined<'_, '_>, level: usize, values: &[Value], table: &TableDef) -> Result<Row, Abort> {
+        let mut rows = of.rows.to_vec();
+        rows[level] = SourceRow::Computed(datums(values, table));
+        Joined { rows: &rows, ..of }.values(&self.outputs)
     }
 }
 
@@ -286,7 +295,7 @@ impl Filling {
     ///
     /// # Errors
     /// A conflict; fields that are no values of their columns.
-    pub(crate) fn insert(&self, tx: &Tx, fields: &[Option<String>]) -> Result<(), Abort> {
+    pub(crate) fn insert(&self, tx: &Tx, fields: &Fields) -> Result<(), Abort> {
         let definition = self.table.definition();
         self.check_count(fields.len()).map_err(|error| tx.abort(error))?;
         let value = |(at, column): (usize, &ColumnDef)| {
@@ -294,10 +303,7 @@ impl Filling {
                 return self.defaults.value(tx, at, definition);
             };
             let ty = crate::types::of_expressions(column.ty);
-            let read = match &fields[position] {
-                None => Ok(Datum::Null),
-                Some(text) => Datum::of_text(text, ty).map_err(SqlError::from),
-            };
+            let read = fields.value(position, SqlType::of_column(column), ty);
             let stored = read.and_then(|value| stored(value, Some(ty), column, definition));
             stored.map_err(|error| tx.abort(error))
         };
@@ -464,11 +470,12 @@ impl Inserting {
         let conflict = match &insert.on {
             None => None,
             Some(OnInsert::OnConflict(conflict)) => {
-                Some(Conflict::bind(conflict, (&table, &source), names, context, parameters)?)
+                Some(Conflict::bind(conflict, (&table, &source), context, parameters)?)
             }
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY", "ON CONFLICT is there.")),
         };
-        let returning = Returning::bind(insert.returning.as_ref(), &source, context, parameters)?;
+        let returning =
+            Returning::bind(insert.returning.as_ref(), &Sources(vec![source.clone()]), context, parameters)?;
         Ok(Inserting { table, columns, overridden, defaults, rows, conflict, returning })
     }
 
@@ -505,7 +512,9 @@ impl Inserting {
             };
             // All columns take their numbers before a NULL is refused, as in PostgreSQL.
             let row: Vec<Result<Value, Abort>> = (0..definition.columns.len()).map(column).collect();
-            rows.push(row.into_iter().collect::<Result<_, Abort>>()?);
+            let row = row.into_iter().collect::<Result<Vec<Value>, Abort>>()?;
+            env.run.keep_stored(&row).map_err(fail)?;
+            rows.push(row);
             Ok::<_, Abort>(())
         };
         match &self.rows {
@@ -527,6 +536,9 @@ impl Inserting {
                     })?;
                 }
             }
+        }
+        if let Some(update) = self.conflict.as_ref().and_then(|conflict| conflict.update.as_ref()) {
+            check_keys(&update.changes, definition, env).map_err(fail)?;
         }
         if let Some(conflict) = &self.conflict {
             // Before the first is written: a statement that waits begins anew.
@@ -567,9 +579,7 @@ impl Inserting {
             }
             written.count += 1;
             if let Some(returning) = &self.returning {
-                let row = returning.row(&after, definition, env)?;
-                env.run.keep(&row).map_err(fail)?;
-                written.rows.push(row);
+                written.rows.push(returning.row(&after, definition, env)?);
             }
         }
         Ok(written)
@@ -580,13 +590,12 @@ impl Conflict {
     fn bind(
         conflict: &sqlparser::ast::OnConflict,
         (table, source): (&DynHandle, &Source),
-        names: Names<'_>,
         context: &Context,
         parameters: &mut Parameters,
     ) -> Result<Conflict, SqlError> {
         let definition = table.definition();
         let unique = definition.indexes.iter().enumerate().filter(|(_, index)| index.unique);
-        let (primary, indexes) = match &conflict.conflict_target {
+        let (primary, indexes): (bool, Vec<usize>) = match &conflict.conflict_target {
             None => (true, unique.map(|(at, _)| at).collect()),
             Some(ConflictTarget::Columns { columns, predicate: None }) => {
                 let mut wanted = columns
@@ -603,7 +612,7 @@ impl Conflict {
             }
             Some(ConflictTarget::OnConstraint(of)) => {
                 let own = object(of)?;
-                let primary = own == format!("{}_pkey", definition.name);
+                let primary = own == definition.key_constraint_name();
                 (primary, unique.filter(|(_, index)| index.name == own).map(|(at, _)| at).collect::<Vec<_>>())
             }
             Some(_) => return Err(SqlError::unsupported("a condition of ON CONFLICT", "Name columns.")),
@@ -611,6 +620,13 @@ impl Conflict {
         if !primary && indexes.is_empty() {
             let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
             return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+        }
+        if let Some(at) = indexes.iter().find(|at| definition.indexes[**at].is_deferrable()) {
+            let message =
+                "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters";
+            let mut error = SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+            error.constraint = Some(definition.indexes[*at].name.to_string());
+            return Err(error.table(definition.name.to_string()));
         }
         let update = match &conflict.action {
             OnConflictAction::DoNothing => None,
@@ -628,7 +644,6 @@ impl Conflict {
                 });
                 let condition = condition.transpose()?;
                 let changes = changes(&update.assignments, definition, &sources, context, parameters)?;
-                check_keys(&changes, definition, names)?;
                 Some(Change { places: sources.places(), changes, condition })
             }
         };
@@ -759,9 +774,9 @@ fn write(tx: &Tx, table: &DynHandle, before: &[Value], after: &[Value]) -> Resul
     let changed: Vec<usize> = (0..after.len()).filter(differs).collect();
     let is_updatable = |at: &usize| definition.is_updatable(column_id(*at));
     if changed.iter().all(is_updatable) {
-        let changes: Vec<(&str, Value)> =
-            changed.iter().map(|&at| (&*definition.columns[at].name, after[at].clone())).collect();
-        return tx.update_dyn(table, &key, &changes);
+        let columns: Vec<ColumnId> = changed.iter().map(|at| column_id(*at)).collect();
+        let values = |_: DynRow<'_>| Ok(changed.iter().map(|&at| after[at].clone()).collect());
+        return tx.update_by_dyn(table, &key, (ColumnSet::EMPTY, &columns), values).map(drop);
     }
     tx.delete_dyn(table, &key)?;
     tx.insert_overriding_dyn(table, after)
@@ -827,6 +842,22 @@ fn overridden(
     }
 }
 
+/// The table of an UPDATE or DELETE, and how its rows are found: they are those of the first source.
+fn targeted(
+    tables: &[TableWithJoins],
+    others: &[TableWithJoins],
+    condition: Option<&Expr>,
+    (names, context): (Names<'_>, &Context),
+    parameters: &mut Parameters,
+) -> Result<(DynHandle, From), SqlError> {
+    let (table, source) = target(tables, names)?;
+    let from = match others {
+        [] => From::of_table(source, condition, context, parameters)?,
+        others => From::bind(&[tables, others].concat(), condition, names, context, parameters, None)?,
+    };
+    Ok((table, from))
+}
+
 /// The one table of an UPDATE or DELETE.
 fn target(tables: &[TableWithJoins], names: Names<'_>) -> Result<(DynHandle, Source), SqlError> {
     let [TableWithJoins { relation, joins }] = tables else {
@@ -843,10 +874,10 @@ fn target(tables: &[TableWithJoins], names: Names<'_>) -> Result<(DynHandle, Sou
 }
 
 /// Refuses a change of key columns that foreign keys follow: it is a deletion and an insertion here, and they would
-/// follow the deletion.
-fn check_keys(changes: &[(usize, Given)], table: &TableDef, names: Names<'_>) -> Result<(), SqlError> {
+/// follow the deletion. It is checked in the transaction, as a plan may be older than a foreign key of another table.
+fn check_keys(changes: &[(usize, Given)], table: &TableDef, env: Env<'_>) -> Result<(), SqlError> {
     let Some((at, _)) = changes.iter().find(|(at, _)| !table.is_updatable(column_id(*at))) else { return Ok(()) };
-    for other in names.tables() {
+    for other in env.run.names().into_iter().flat_map(Names::tables) {
         let acts = |action: OnChange| !matches!(action, OnChange::NoAction | OnChange::Restrict);
         let references = &other.definition().references;
         let is_followed = |reference: &&seriatim::catalog::ReferenceDef| {
@@ -928,17 +959,23 @@ impl Updating {
         let used = Update {
             table: update.table.clone(),
             assignments: update.assignments.clone(),
+            from: update.from.clone(),
             selection: update.selection.clone(),
             returning: update.returning.clone(),
             ..form::update()
         };
-        form::only(update, &used, "UPDATE", "SET, WHERE and RETURNING are.")?;
-        let (table, source) = target(std::slice::from_ref(&update.table), names)?;
-        let returning = Returning::bind(update.returning.as_ref(), &source, context, parameters)?;
-        let sources = Sources(vec![source.clone()]);
-        let changes = changes(&update.assignments, table.definition(), &sources, context, parameters)?;
-        check_keys(&changes, table.definition(), names)?;
-        let from = From::of_table(source, update.selection.as_ref(), context, parameters)?;
+        form::only(update, &used, "UPDATE", "SET, FROM, WHERE and RETURNING are.")?;
+        let others = match &update.from {
+            Some(UpdateTableFromKind::AfterSet(others)) => &**others,
+            Some(UpdateTableFromKind::BeforeSet(_)) => {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "FROM stands behind SET"));
+            }
+            None => &[],
+        };
+        let (tables, condition) = (std::slice::from_ref(&update.table), update.selection.as_ref());
+        let (table, from) = targeted(tables, others, condition, (names, context), parameters)?;
+        let returning = Returning::bind(update.returning.as_ref(), &from.sources, context, parameters)?;
+        let changes = changes(&update.assignments, table.definition(), &from.sources, context, parameters)?;
         let defaults = Defaults::of(&table, names, &context.around)?;
         let point = PointChange::of(&from, &changes, table.definition()).filter(|_| returning.is_none());
         let key = Point::of(&from);
@@ -965,18 +1002,23 @@ impl Updating {
             return Ok(Written { count: point.run(tx, &self.table, env)?.into(), rows: Vec::new() });
         }
         let fail = |error: SqlError| env.fail(error);
+        check_keys(&self.changes, definition, env).map_err(fail)?;
         let mut found = Vec::<(Vec<Value>, Vec<Value>)>::new();
+        let (mut once, mut written) = (Once::of(&self.from), Written::default());
         lock_first(self.key.as_ref(), env)?;
         self.from.each(env, &mut |joined| {
-            let Some(row) = stored_row(joined) else { return Ok(true) };
+            let Some(before) = once.row(joined, definition) else { return Ok(true) };
             CHANGED.lock_joined(env, &self.from, joined)?;
-            let before = row.values();
             let after = changed(tx, (&self.changes, &self.defaults), &before, definition, joined)?;
             env.run.keep_stored(&before).and_then(|()| env.run.keep_stored(&after)).map_err(fail)?;
+            if let Some(returning) = &self.returning {
+                let row = returning.joined(joined, once.level, &after, definition)?;
+                env.run.keep(&row).map_err(fail)?;
+                written.rows.push(row);
+            }
             found.push((before, after));
             Ok(true)
         })?;
-        let mut written = Written::default();
         // A key that one row leaves may be that of another: all leave before the first arrives.
         let is_updatable = |at: &usize| definition.is_updatable(column_id(*at));
         let moves = |(before, after): &&(Vec<Value>, Vec<Value>)| {
@@ -991,9 +1033,6 @@ impl Updating {
                 false => write(tx, &self.table, &pair.0, &pair.1)?,
             }
             written.count += 1;
-            if let Some(returning) = &self.returning {
-                written.rows.push(returning.row(&pair.1, definition, env)?);
-            }
         }
         Ok(written)
     }
@@ -1009,11 +1048,30 @@ fn lock_first(point: Option<&Point>, env: Env<'_>) -> Result<(), Abort> {
     Ok(())
 }
 
-/// The row of the one table of a statement.
-fn stored_row<'t>(joined: Joined<'_, 't>) -> Option<DynRow<'t>> {
-    match joined.rows.first() {
-        Some(SourceRow::Stored(row)) => Some(*row),
-        _ => None,
+/// Finds the rows of the first source of a statement that changes them, each once: of several combinations, the first
+/// counts.
+struct Once {
+    /// The loop in which they are found.
+    level: usize,
+    /// Their keys, if they may be found again.
+    known: Option<BTreeSet<Distinct>>,
+}
+
+impl Once {
+    fn of(from: &From) -> Once {
+        let level = from.levels.iter().position(|level| level.source == 0).unwrap_or(0);
+        Once { level, known: (from.levels.len() > 1).then(BTreeSet::new) }
+    }
+
+    /// The values of the row in a combination; `None` if there is none, or it was found before.
+    fn row(&mut self, joined: Joined<'_, '_>, table: &TableDef) -> Option<Vec<Value>> {
+        let Some(SourceRow::Stored(row)) = joined.rows.get(self.level) else { return None };
+        let values = row.values();
+        let is_new = self.known.as_mut().is_none_or(|known| {
+            let key = key_of(table, &|at| values[at].clone());
+            known.insert(distinct_key(&key, table))
+        });
+        is_new.then_some(values)
     }
 }
 
@@ -1042,15 +1100,16 @@ impl Deleting {
     ) -> Result<Deleting, SqlError> {
         let used = Delete {
             from: delete.from.clone(),
+            using: delete.using.clone(),
             selection: delete.selection.clone(),
             returning: delete.returning.clone(),
             ..form::delete()
         };
-        form::only(delete, &used, "DELETE", "FROM, WHERE and RETURNING are.")?;
+        form::only(delete, &used, "DELETE", "FROM, USING, WHERE and RETURNING are.")?;
         let (FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables)) = &delete.from;
-        let (table, source) = target(tables, names)?;
-        let returning = Returning::bind(delete.returning.as_ref(), &source, context, parameters)?;
-        let from = From::of_table(source, delete.selection.as_ref(), context, parameters)?;
+        let (others, condition) = (delete.using.as_deref().unwrap_or_default(), delete.selection.as_ref());
+        let (table, from) = targeted(tables, others, condition, (names, context), parameters)?;
+        let returning = Returning::bind(delete.returning.as_ref(), &from.sources, context, parameters)?;
         let point = Point::of(&from).filter(|point| point.is_unconditional() && returning.is_none());
         let key = Point::of(&from);
         Ok(Deleting { table, from, point, key, returning })
@@ -1072,21 +1131,24 @@ impl Deleting {
             return Ok(Written { count: is_there.into(), rows: Vec::new() });
         }
         let mut found = Vec::<Vec<Value>>::new();
+        let (mut once, mut written) = (Once::of(&self.from), Written::default());
+        let fail = |error: SqlError| env.fail(error);
         lock_first(self.key.as_ref(), env)?;
         self.from.each(env, &mut |joined| {
-            let Some(row) = stored_row(joined).map(|row| row.values()) else { return Ok(true) };
+            let Some(row) = once.row(joined, definition) else { return Ok(true) };
             CHANGED.lock_joined(env, &self.from, joined)?;
-            env.run.keep_stored(&row).map_err(|error| env.fail(error))?;
+            env.run.keep_stored(&row).map_err(fail)?;
+            if let Some(returning) = &self.returning {
+                let row = returning.joined(joined, once.level, &row, definition)?;
+                env.run.keep(&row).map_err(fail)?;
+                written.rows.push(row);
+            }
             found.push(row);
             Ok(true)
         })?;
-        let mut written = Written::default();
         for before in found {
             tx.delete_dyn(&self.table, &key_of(definition, &|at| before[at].clone()))?;
             written.count += 1;
-            if let Some(returning) = &self.returning {
-                written.rows.push(returning.row(&before, definition, env)?);
-            }
         }
         Ok(written)
     }

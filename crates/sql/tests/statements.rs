@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::Datum;
+use seriatim::dump::Format;
 use seriatim::{Database, available_protocols};
 use seriatim_postgres::Server;
 use seriatim_sql::{Answer, Failure, Session, SqlState, SqlType};
@@ -28,17 +29,91 @@ fn protocols() -> impl Iterator<Item = &'static str> {
 }
 
 fn session(protocol: &str) -> Session {
-    Session::new(Database::builder().protocol(protocol).open().expect("there is memory"))
+    Ours::open(protocol).session
 }
 
 #[test]
 fn statements_have_their_answers() {
     for protocol in protocols() {
         for file in files() {
-            let mut runner = Runner::new(|| async { Ok(Ours(session(protocol))) });
+            let mut runner = Runner::new(|| async { Ok(Ours::open(protocol)) });
             runner.run_file(&file).unwrap_or_else(|error| panic!("under {protocol}: {error}"));
         }
     }
+}
+
+/// Defaults and primary keys as they were changed last, whichever way they come to another database.
+#[test]
+fn changed_defaults_and_keys_come_back_from_dumps_of_each_format() {
+    let dumped = |db: &Database, format, tables: &[&str]| {
+        let mut bytes = Vec::new();
+        db.dump(format, tables, &mut bytes).expect("there is memory");
+        String::from_utf8(bytes).expect("it is text")
+    };
+    for protocol in protocols() {
+        let open = || Database::builder().protocol(protocol).open().expect("there is memory");
+        let (db, made) = (open(), "create table t (id int, n int default 3, at timestamptz, word text not null)");
+        let mut session = Session::new(db.clone());
+        session.execute(made).expect("it is new");
+        session.execute("insert into t (id, at, word) values (1, now(), 'a'), (2, now(), 'b')").expect("new keys");
+        let changes = "alter table t alter n set default 4; alter table t alter at set default now();
+            alter table t alter word set default lower('AB') || 'c'; alter table t add primary key (word, id);
+            alter table t alter n drop default";
+        session.execute(changes).expect("each makes sense");
+        session.execute("insert into t (id) values (3); insert into t (id, n) values (4, 5)").expect("new keys");
+        let [json, sql] = [Format::Json, Format::Sql].map(|format| dumped(&db, format, &[]));
+        let csv = dumped(&db, Format::Csv, &["t"]);
+        assert!(
+            json.contains("now()") && csv.contains("abc") && sql.contains("PRIMARY KEY (\"word\", \"id\")"),
+            "{sql}"
+        );
+
+        let copy = open();
+        copy.load(json.as_bytes()).expect("it is whole");
+        assert_eq!(dumped(&copy, Format::Json, &[]), json, "{protocol}");
+        let by_sql = open();
+        Session::new(by_sql.clone()).execute(&sql).unwrap_or_else(|failure| panic!("{failure:?}: {sql}"));
+        assert_eq!(dumped(&by_sql, Format::Sql, &[]), sql, "{protocol}");
+        assert_eq!(dumped(&by_sql, Format::Csv, &["t"]), csv, "{protocol}");
+        let by_csv = open();
+        by_csv.declare(db.open_dyn("t").expect("it is there").definition().clone()).expect("it is new");
+        by_csv.load_csv("t", csv.as_bytes()).expect("it is whole");
+        assert_eq!(dumped(&by_csv, Format::Csv, &["t"]), csv, "{protocol}");
+        assert_eq!(dumped(&by_csv, Format::Json, &[]), json, "{protocol}");
+        // Defaults and keys work, and are not only written.
+        for copy in [copy, by_sql, by_csv] {
+            let mut session = Session::new(copy);
+            session.execute("insert into t (id) values (9)").expect("the others have defaults");
+            let twin = session.execute("insert into t (id, word) values (9, 'abc')").expect_err("its key is there");
+            assert_eq!(twin.error.state, SqlState::UNIQUE_VIOLATION, "{protocol}");
+            session.execute("insert into t (id, word) values (9, 'abd')").expect("another key");
+        }
+    }
+}
+
+#[test]
+fn the_places_of_parameters_tell_which_arrays_they_are() {
+    let mut session = session("auto");
+    session.execute("create table t (id int primary key, word varchar(4), day date)").expect("it is new");
+    session.execute("insert into t values (1, 'a', '2026-12-01'), (2, 'b', null), (3, 'c', null)").expect("new keys");
+    for (text, wanted) in [
+        ("select id from t where id = any($1)", vec![(0, 1007)]),
+        ("select id from t where word = any($2) and id <> all($1)", vec![(1, 1015), (0, 1007)]),
+        ("select id from t where id = any($1::bigint[])", vec![(0, 1016)]),
+        ("select a.id from t a join t b on b.day = any($1)", vec![(0, 1182)]),
+        ("select typname from pg_type where oid = any($1::oid[])", vec![(0, 1028)]),
+        ("declare c cursor for select id from t where id = any($1)", vec![(0, 1007)]),
+        ("delete from t where (id) = any ($1)", vec![(0, 1007)]),
+        ("select id from t where id = $1", vec![]),
+    ] {
+        let prepared = session.prepare(text, &[]).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let found: Vec<_> = prepared.array_parameters().iter().map(|(at, ty)| (*at, ty.oid())).collect();
+        assert_eq!(found, wanted, "{text}");
+    }
+    let mut select = session.prepare("select id from t where id = any($1) order by id", &[]).expect("sound");
+    let answers = session.execute_prepared(&mut select, &[Datum::Text("{3,NULL,1,7}".into())], true).expect("sound");
+    let Some(Answer::Rows { rows, .. }) = answers.last() else { panic!("{answers:?}") };
+    assert_eq!(*rows, [[Datum::Integer(1)], [Datum::Integer(3)]]);
 }
 
 #[test]
@@ -229,6 +304,73 @@ fn a_statement_that_computes_for_long_is_cancelled() {
             failed
         });
         assert_eq!(failed.expect_err("it has no end").error.state, SqlState::QUERY_CANCELED);
+    }
+    // Rows that are in memory, which no operation of the transaction finds.
+    let elements = format!("unnest('{{{}}}'::int[])", vec!["1"; 5_000].join(","));
+    let text = format!("select count(*) from {elements} a, {elements} b, {elements} c");
+    let mut session = self::session("auto");
+    let canceller = session.canceller();
+    let waits = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        canceller.cancel();
+    });
+    let failed = session.execute(&text).expect_err("it takes hours");
+    assert_eq!(failed.error.state, SqlState::QUERY_CANCELED);
+    waits.join().expect("no panic");
+}
+
+/// The session of a role with this right to a table `t`, in which a superuser has put rows.
+fn session_with(right: &str) -> Session {
+    let database = Database::in_memory().expect("there is memory");
+    let mut session = Session::new(database.clone());
+    for text in [
+        "create table t (id int primary key, word text check (word <> 'bad'), n int unique)",
+        "insert into t values (1, 'secret', 10), (2, 'secret', 20)",
+        "create table u (id int primary key, t int references t)",
+        "insert into u values (1, 1)",
+        "create role ann",
+        &format!("grant {right} on t to ann"),
+    ] {
+        session.execute(text).unwrap_or_else(|failure| panic!("{text}: {failure}"));
+    }
+    let access = database.access();
+    let (ann, _) = access.named("ann").expect("it was made");
+    Session::new(database).of_role(ann)
+}
+
+#[test]
+fn errors_tell_no_values_to_who_may_not_read_them() {
+    let copy = |session: &mut Session| {
+        session.execute("copy t from stdin").map_err(|failure| failure.error)?;
+        session.copy_data(b"2\tword\t30\n")
+    };
+    for (right, is_told) in [("update, insert, delete", false), ("update, insert, delete, select", true)] {
+        let mut session = session_with(right);
+        for text in ["update t set word = 'bad'", "update t set n = 10", "delete from t", "insert into t values (2)"] {
+            let failed = session.execute(text).expect_err("it violates something").error;
+            assert!(failed.state.0.starts_with("23"), "{text}: {failed}");
+            assert_eq!(failed.detail.is_some(), is_told, "{text}: {failed}");
+        }
+        let failed = copy(&mut session).expect_err("the key exists");
+        assert_eq!((failed.state, failed.detail.is_some()), (SqlState::UNIQUE_VIOLATION, is_told), "{failed}");
+    }
+}
+
+#[test]
+fn a_role_that_is_gone_creates_no_table() {
+    let database = Database::in_memory().expect("there is memory");
+    let mut first = Session::new(database.clone());
+    first.execute("create role ann").expect("it is new");
+    first.execute("grant create on schema public to public").expect("it is there");
+    let (ann, _) = database.access().named("ann").map(|(id, role)| (id, role.clone())).expect("it was made");
+    let mut session = Session::new(database).of_role(ann);
+    session.execute("create table t (id int primary key)").expect("it is new");
+    session.execute("drop table t").expect("it is its own");
+    first.execute("drop role ann").expect("nothing depends on it");
+    for text in ["create table t (id int primary key)", "begin; create table t (id int primary key); commit"] {
+        let failed = session.execute(text).expect_err("nobody would own it").error;
+        assert_eq!(failed.state, SqlState::UNDEFINED_OBJECT, "{failed}");
+        session.execute("rollback").expect("there may be one");
     }
 }
 

@@ -89,6 +89,7 @@ fn a_change_waits_for_a_change_and_is_made_to_its_result() {
         "update t set n = n + 1 where id = 1 and word is null",
         "update t set n = n + 1 where word is null and id + 0 = 1",
         "insert into t values (1, 0) on conflict (id) do update set n = t.n + 1",
+        "update t set n = t.n + 1 from t as other where t.id = 1 and other.id = 2",
     ];
     for protocol in protocols() {
         for change in changes {
@@ -112,6 +113,25 @@ fn a_change_waits_for_a_change_and_is_made_to_its_result() {
                 }
                 assert_eq!(a.run("select n from t where id = 1"), "2", "{what}");
             }
+        }
+    }
+}
+
+#[test]
+fn rows_that_a_change_joins_are_not_locked() {
+    let changes = [
+        "update t set n = 5 from t as other where t.id = 1 and other.id = 2",
+        "delete from t using t as other where t.id = 1 and other.id = 2",
+    ];
+    for protocol in protocols() {
+        for change in changes {
+            let [mut a, mut b] = clients(protocol);
+            a.run("begin");
+            assert!(a.run(change).ends_with(" 1"), "{protocol}: {change}");
+            assert_eq!(b.run("begin; select n from t where id = 2 for update; rollback"), "ROLLBACK", "{protocol}");
+            b.waits("select n from t where id = 1 for update");
+            a.run("rollback");
+            assert_eq!(b.granted(), "0", "{protocol}: {change}");
         }
     }
 }

@@ -7,8 +7,9 @@
 //! table is there with its row. Then the next child continues in the same directory. A kill loses the memory of the
 //! process and nothing that it wrote: [`crate::power`] tests what power cuts lose.
 //!
-//! Another load calls chopped procedures ([`Load::Calls`]): acknowledged calls are there whole, and no call is
-//! there by half.
+//! A load has rows that refer to each other, with numbers of sequences ([`Load::Links`]): no row refers to nothing, and
+//! no number is given twice. Another load calls chopped procedures ([`Load::Calls`]): acknowledged calls are there
+//! whole, and no call is there by half.
 //!
 //! A child ends by SIGKILL and in no other way. In each directory at least one lives until a transaction is
 //! acknowledged. A child that fails, or makes no progress, is a fault.
@@ -29,9 +30,10 @@ use seriatim::{
     Builder, Database, Durability, OpenError, Rng, SchemaError, Table, Tx, available_protocols, protocols, thread,
 };
 
-use crate::{Setting, patience, said};
+use crate::{Planted, Setting, patience, said};
 
 mod calls;
+mod links;
 mod migrations;
 mod snapshots;
 
@@ -77,6 +79,15 @@ struct LooseLine {
 /// The number of the thread that creates tables.
 const CREATOR: u32 = 99;
 
+/// The number with which numbers of a sequence are reported.
+const NUMBERS: u32 = 100;
+
+/// The number with which identities are reported.
+const IDENTITIES: u32 = 101;
+
+/// Reports with these are not of acknowledged transactions.
+const BESIDE: [u32; 3] = [CREATOR, NUMBERS, IDENTITIES];
+
 /// Most tables that it creates in a directory.
 const CREATED_MAX: u64 = 400;
 
@@ -111,11 +122,13 @@ pub enum Load {
     Snapshots,
     /// Transfers beside a thread that changes their tables, under every protocol that this machine has.
     Migrations,
+    /// Rows that refer to each other, with numbers of sequences, under every protocol that this machine has.
+    Links,
 }
 
 impl Load {
     /// Every load.
-    pub const ALL: [Load; 4] = [Load::Transfers, Load::Calls, Load::Snapshots, Load::Migrations];
+    pub const ALL: [Load; 5] = [Load::Transfers, Load::Calls, Load::Snapshots, Load::Migrations, Load::Links];
 
     /// By [`std::fmt::Debug`].
     fn named(name: &str) -> Option<Load> {
@@ -133,13 +146,15 @@ impl Load {
             }
             Load::Calls => named(&["dbx-tc", calls::DEFERRING, "silo"]),
             Load::Snapshots => named(&["dbx-tc"]),
-            Load::Migrations => available_protocols().iter().map(|protocol| protocol.name.to_owned()).collect(),
+            Load::Migrations | Load::Links => {
+                available_protocols().iter().map(|protocol| protocol.name.to_owned()).collect()
+            }
         }
     }
 
     fn modes(self) -> &'static [Durability] {
         match self {
-            Load::Transfers | Load::Migrations => &[Durability::Group, Durability::Sync],
+            Load::Transfers | Load::Migrations | Load::Links => &[Durability::Group, Durability::Sync],
             Load::Calls | Load::Snapshots => &[Durability::Group, Durability::Sync, Durability::Async],
         }
     }
@@ -157,6 +172,7 @@ impl Load {
                 Box::<calls::Calls>::default()
             }
             Load::Snapshots => Box::<snapshots::Snapshots>::default(),
+            Load::Links => Box::<links::Links>::default(),
         })
     }
 }
@@ -182,11 +198,17 @@ pub enum Canary {
     Early,
     /// Epochs end in the middle of publications in pieces, of which some are always in progress.
     Halves,
+    /// A fault in the data, under [`Load::Links`].
+    Planted(Planted),
 }
 
 impl Canary {
     fn named(name: &str) -> Option<Canary> {
-        [Canary::None, Canary::Early, Canary::Halves].into_iter().find(|canary| format!("{canary:?}") == name)
+        let planted = Planted::ALL.into_iter().map(Canary::Planted);
+        [Canary::None, Canary::Early, Canary::Halves]
+            .into_iter()
+            .chain(planted)
+            .find(|canary| format!("{canary:?}") == name)
     }
 }
 
@@ -319,7 +341,7 @@ fn cycle(mut command: Command, moment: Moment, oracle: &mut dyn Oracle) -> Resul
         let (mut told, mut line) = (Vec::new(), String::new());
         // A line without an end was cut off.
         while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) && line.ends_with('\n') {
-            if !line.starts_with(&format!("{CREATOR} ")) {
+            if !BESIDE.iter().any(|beside| line.starts_with(&format!("{beside} "))) {
                 // Once is enough, and the receiver may be gone.
                 let _ = first.try_send(());
             }
@@ -518,8 +540,13 @@ pub fn child(arguments: &[&str]) -> Result<(), String> {
     let is_read = load == Load::Snapshots;
     let builder = if is_read { snapshots::configure(builder) } else { builder };
     let db = builder.segment_bytes(256 << 10).checkpoint_bytes(None).open().map_err(said)?;
-    if !is_read && seed.is_multiple_of(2) {
+    if load != Load::Links && !is_read && seed.is_multiple_of(2) {
         let _ = db.table::<LooseLine>().or_else(|_| db.create()).map_err(said)?;
+    }
+    if load == Load::Links {
+        links::prepare(&db, canary)?;
+        let work = |thread: u32| links::work(&db, (mode, canary), thread, tell, stops);
+        return work_until_killed(&db, THREADS + 1, &stop, &work);
     }
     let accounts = db.table::<Account>().or_else(|_| db.create()).map_err(said)?;
     let entries = db.table::<Entry>().or_else(|_| db.create()).map_err(said)?;

@@ -15,6 +15,7 @@ pub mod clients;
 pub mod epochs;
 pub mod explore;
 pub mod kills;
+mod linked;
 pub mod model;
 pub mod power;
 pub mod replay;
@@ -22,6 +23,7 @@ pub mod setting;
 pub mod stress;
 pub mod terminals;
 
+pub use linked::Planted;
 pub use setting::{Setting, given, matrix, matrix_of_steps, patience, rounds};
 
 /// An error, where words are all that is wanted of it.

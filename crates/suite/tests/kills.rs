@@ -4,6 +4,7 @@ use std::path::Path;
 
 use seriatim::protocols;
 use seriatim::rng::{is_nightly, seed};
+use seriatim_suite::Planted;
 use seriatim_suite::kills::{Canary, Load, run};
 
 /// In each setting.
@@ -48,6 +49,26 @@ fn calls_that_are_cut_survive_sigkill_whole() {
 #[ignore = "nightly: seconds"]
 fn acknowledged_transactions_survive_sigkill_beside_changes_of_tables() {
     survives("acknowledged_transactions_survive_sigkill_beside_changes_of_tables", Load::Migrations);
+}
+
+#[test]
+#[ignore = "nightly: seconds"]
+fn rows_that_refer_to_each_other_survive_sigkill_and_no_number_is_given_twice() {
+    survives("rows_that_refer_to_each_other_survive_sigkill_and_no_number_is_given_twice", Load::Links);
+}
+
+/// An orphan, a row that violates its condition, and a number that is given twice.
+#[test]
+#[ignore = "nightly: seconds"]
+fn canary_planted_faults_are_noticed_after_sigkill() {
+    let seed = seed("canary_planted_faults_are_noticed_after_sigkill");
+    for planted in Planted::ALL {
+        let program = Path::new(env!("CARGO_BIN_EXE_soak"));
+        let problem = run(program, (Load::Links, Canary::Planted(planted)), CANARY_KILLS, seed, &|_| ());
+        let problem = problem.expect_err("it is noticed");
+        assert!(problem.contains(planted.alarm()), "{planted:?}: {problem}");
+        eprintln!("{planted:?}: {problem}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use seriatim::rng::{is_nightly, seed, tries};
 use seriatim::{Fault, LogFault, Rng, thread};
 use seriatim_suite::power::{Campaign, Case, Plan, Tally, Totals, covered, directory, settings};
-use seriatim_suite::{Setting, rounds};
+use seriatim_suite::{Planted, Setting, rounds};
 
 /// Power cuts of each search in a night: as many as each kind of event wants to have happened in each setting. The
 /// soak makes many more.
@@ -280,6 +280,18 @@ fn canary_every_broken_log_is_caught() {
     }
 }
 
+/// An orphan, a row that violates its condition, and a number that is given twice.
+#[test]
+fn canary_planted_faults_of_rows_that_refer_to_each_other_are_caught() {
+    for planted in Planted::ALL {
+        let first = seed(&format!("{planted:?}"));
+        let cases = (0..CASES_MAX).map(|number| Case::of(first.wrapping_add(number), Plan::Cuts));
+        let broken = cases.map(|case| Case { planted: Some(planted), ..case });
+        let alarms = broken.filter_map(|case| case.run().err()).find(|problem| problem.contains(planted.alarm()));
+        eprintln!("{planted:?}: {}", alarms.unwrap_or_else(|| panic!("{planted:?} was not caught")));
+    }
+}
+
 #[test]
 fn canary_epochs_read_at_begin_are_caught() {
     let (canary, alarms) = ((Fault::EpochAtBegin, LogFault::None), [UNKEPT, WRONG_ROWS]);
@@ -311,6 +323,9 @@ fn canary_where_nothing_happened_nothing_was_tested() {
         checkpoints: 1,
         declared: 1,
         conversions: 1,
+        migrations: 1,
+        refused: 1,
+        numbers: 1,
         patches: 1,
         deltas: 1,
         faults: 1,
@@ -332,6 +347,9 @@ fn canary_where_nothing_happened_nothing_was_tested() {
         assert!(lacking(plan, &|totals| totals.retain(|setting, _| *setting != first)).contains(&first));
         assert!(lacking(plan, &without(|tally| tally.checkpoints = 0)).contains("no checkpoint"));
         assert!(lacking(plan, &without(|tally| tally.calls = 0)).contains("no call of a procedure"));
+        assert!(lacking(plan, &without(|tally| tally.migrations = 0)).contains("no migration"));
+        assert!(lacking(plan, &without(|tally| tally.refused = 0)).contains("no refused transaction"));
+        assert!(lacking(plan, &without(|tally| tally.numbers = 0)).contains("no number given"));
         assert!(lacking(plan, &without(|tally| tally.patches = 0)).contains("no patch replayed"));
         assert!(lacking(plan, &without(|tally| tally.deltas = 0)).contains("no delta replayed"));
         assert!(lacking(plan, &without(|tally| tally.cuts_opening = 0)).contains("no power cut during an opening"));

@@ -41,6 +41,13 @@ impl PartitionSet {
         PartitionSet(self.0 | other.0)
     }
 
+    /// Those that are not among these.
+    #[inline]
+    #[must_use]
+    pub const fn without(self, others: PartitionSet) -> PartitionSet {
+        PartitionSet(self.0 & !others.0)
+    }
+
     /// Whether it has this partition.
     #[inline]
     pub const fn contains(self, partition: usize) -> bool {

@@ -43,15 +43,16 @@ impl KeyCodec {
     }
 
     /// The codec of an index's entries: the index's columns, then further ones if it is not unique. These are the
-    /// columns of the primary key that are not among the index's. A unique index of distinct NULLs also has
-    /// them, but only in entries with a NULL.
+    /// columns of the primary key that are not among the index's. A unique index that can be deferred has them too. One
+    /// of distinct NULLs has them in entries with a NULL only.
     pub fn for_index(index: &IndexDef, table: &TableDef) -> KeyCodec {
         let mut parts = index.parts.clone();
         if table.has_shared_keys(index) {
             let is_new = |part: &&KeyPart| index.parts.iter().all(|mine| mine.column != part.column);
             parts.extend(table.key.iter().filter(is_new));
         }
-        let always = if table.has_distinct_nulls(index) { index.parts.len() } else { parts.len() };
+        let follows_nulls = table.has_distinct_nulls(index) && !index.is_deferrable();
+        let always = if follows_nulls { index.parts.len() } else { parts.len() };
         KeyCodec::of_parts(table, &parts, always)
     }
 

@@ -142,6 +142,11 @@ impl Bound {
         self.is_pure
     }
 
+    /// Whether it certainly has a value for all rows and parameters: it calls no function, and casts nothing.
+    pub fn is_total(&self) -> bool {
+        self.node.is_total()
+    }
+
     /// Its type; `None` of NULL and of a parameter whose type is not known.
     pub fn column_type(&self) -> Option<ColumnType> {
         self.ty

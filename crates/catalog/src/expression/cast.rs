@@ -224,7 +224,7 @@ pub(super) fn parse(text: &str, ty: ColumnType) -> Result<Datum<'static>> {
         }
         ColumnType::DateTime => Datum::DateTime(temporal::parse_moment(trimmed).ok_or_else(no_time)?),
         ColumnType::Date => Datum::Date(temporal::parse_date(trimmed).ok_or_else(no_time)?),
-        ColumnType::Time => Datum::Time(trimmed.parse().map_err(|_| no_time())?),
+        ColumnType::Time => Datum::Time(temporal::parse_time(trimmed).ok_or_else(no_time)?),
         ColumnType::Interval => Datum::Interval(temporal::parse_interval(trimmed).ok_or_else(no_time)?),
         ColumnType::Uuid => Datum::Uuid(trimmed.parse().map_err(|_| no_value())?),
         ColumnType::Char => Datum::Char(text.parse().map_err(|_| no_value())?),

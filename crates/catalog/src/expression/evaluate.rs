@@ -45,6 +45,22 @@ pub(super) enum Node {
 pub(super) const ARGUMENTS_MAX: usize = 3;
 
 impl Node {
+    /// Whether it cannot fail.
+    pub(super) fn is_total(&self) -> bool {
+        let all = |parts: &[Node]| parts.iter().all(Node::is_total);
+        match self {
+            Node::Constant(_) | Node::Column(_) | Node::Parameter(_) => true,
+            Node::Compare(_, operands) => operands.0.is_total() && operands.1.is_total(),
+            Node::Not(of) | Node::IsNull(of) | Node::Is(of, _) => of.is_total(),
+            Node::In(of, list) => of.is_total() && all(list),
+            Node::All(parts) | Node::Any(parts) | Node::Coalesce(parts) | Node::Extreme(_, parts) => all(parts),
+            Node::Case(branches, otherwise) => {
+                branches.iter().all(|(when, then)| when.is_total() && then.is_total()) && otherwise.is_total()
+            }
+            Node::Call(..) | Node::Cast(..) | Node::Ask(_) | Node::OfScope(..) | Node::Like(_) => false,
+        }
+    }
+
     pub(super) fn evaluate<'r>(&'r self, columns: &dyn Columns<'r>, parameters: &'r [Datum<'r>]) -> Result<Datum<'r>> {
         let value = |node: &'r Node| node.evaluate(columns, parameters);
         Ok(match self {

@@ -117,12 +117,28 @@ fn without_era(text: &str) -> Option<String> {
     Some(if year < 0 { format!("-{:06}-{rest}", -year) } else { format!("{year:04}-{rest}") })
 }
 
+/// A text without the zone behind its time, which has no meaning for values without a zone.
+fn without_zone(text: &str) -> &str {
+    let Some(colon) = text.find(':') else { return text };
+    let Some(at) = text[colon..].find(['+', '-', 'Z', 'z']).map(|at| colon + at) else { return text };
+    let (before, zone) = text.split_at(at);
+    let offset = zone.get(1..).unwrap_or_default();
+    let is_offset = offset.starts_with(|c: char| c.is_ascii_digit())
+        && offset.len() <= "hh:mm:ss".len()
+        && offset.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');
+    if zone.eq_ignore_ascii_case("z") || is_offset { before.trim_end() } else { text }
+}
+
 pub(super) fn parse_date(text: &str) -> Option<Date> {
-    without_era(text)?.parse().ok()
+    without_zone(&without_era(text)?).parse().ok()
 }
 
 pub(super) fn parse_moment(text: &str) -> Option<DateTime> {
-    without_era(text)?.parse().ok()
+    without_zone(&without_era(text)?).parse().ok()
+}
+
+pub(super) fn parse_time(text: &str) -> Option<Time> {
+    without_zone(text).parse().ok()
 }
 
 /// Numbers with units and a time, as PostgreSQL writes them, or what [`Interval`] reads.

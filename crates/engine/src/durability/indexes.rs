@@ -1,5 +1,5 @@
 //! Compares secondary indexes with their tables, both ways: every row has its entries, and every entry belongs
-//! to a row. Also, every row refers to rows that exist.
+//! to a row. Also, every row refers to rows that exist, and no two rows agree in a unique constraint.
 //!
 //! Rows and entries come from a walk over all records; the matching entry or row is read by an ordinary lookup.
 //! So the check finds records that a search misses, as well as superfluous entries.
@@ -15,7 +15,7 @@ use super::checkpointer::OpenHandle;
 use super::rows::{Rows, Stuck, WalkedRow, Walker};
 use crate::Runner;
 use crate::engine::Inner;
-use crate::error::{Abort, TransactError};
+use crate::error::{Abort, AbortKind, TransactError};
 use crate::index::read_primary;
 use crate::operations::read;
 use crate::table::{Secondary, TableSet};
@@ -150,6 +150,18 @@ fn row_has_entries(tx: &TxCore, set: &TableSet, key: Key<'_>, found: RowPtr) -> 
         if !leads_back {
             let key = set.primary.codec.describe(key);
             return Ok(Some(format!("index {} has no entry of the row {key}", index.table.name)));
+        }
+    }
+    for distinct in &set.links.distinct {
+        match tx.prove_distinct(distinct, set, found) {
+            Err(abort) if abort.kind() == AbortKind::Duplicate => {
+                let (table, key) = (&set.definition.name, set.primary.codec.describe(key));
+                let name = &distinct.name;
+                return Ok(Some(format!(
+                    "another row agrees with the row {key} of {table} (unique constraint {name})"
+                )));
+            }
+            proved => proved?,
         }
     }
     for link in &set.links.own {

@@ -14,6 +14,7 @@ use seriatim_txn::RowPtr;
 use super::rows::{Rows, Stuck, Walker};
 use super::{NO_WORKER, OpenHandle};
 use crate::engine::Inner;
+use crate::link::Distinct;
 use crate::table::TableSet;
 use crate::tx::{Origin, TxCore};
 use crate::{Abort, OpenError, Runner, TransactError};
@@ -26,14 +27,18 @@ use crate::{Abort, OpenError, Runner, TransactError};
 pub(crate) fn rebuild(
     inner: &Arc<Inner>,
     open: &Arc<OpenHandle>,
-    set: &TableSet,
+    set: &Arc<TableSet>,
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<(), OpenError> {
     if set.indexes.is_empty() && !set.primary.codec.has_synonyms() {
         return Ok(());
     }
     let rows = Rows::new(&set.primary);
-    let work = |number, _| work(inner, open, set, &rows, number, done);
+    // The links are made later.
+    let indexes = set.indexes.iter().enumerate();
+    let distinct = indexes.filter_map(|(at, index)| Distinct::of(set, &set.definition, at, index, None));
+    let distinct: Vec<Distinct> = distinct.collect();
+    let work = |number, _| work(inner, open, (set, &distinct), &rows, number, done);
     thread::crew(inner.options.index_helpers(), work).into_iter().collect()
 }
 
@@ -71,7 +76,7 @@ impl From<Stuck> for Failed {
 fn work(
     inner: &Arc<Inner>,
     open: &Arc<OpenHandle>,
-    set: &TableSet,
+    (set, distinct): (&TableSet, &[Distinct]),
     rows: &Rows<'_>,
     number: usize,
     done: &(dyn Fn(u64) + Sync),
@@ -86,7 +91,8 @@ fn work(
             let enter = |tx: &TxCore| {
                 let enter = |key: Key<'_>, row| {
                     check_key(tx, set, key, row)?;
-                    tx.maintain(set, key, None, Some(row), ColumnSet::ALL)
+                    tx.maintain(set, key, None, Some(row), ColumnSet::ALL)?;
+                    distinct.iter().try_for_each(|distinct| tx.prove_distinct(distinct, set, row))
                 };
                 found.iter().try_for_each(|found| set.each_row(found.key, found.row, enter))
             };

@@ -203,3 +203,29 @@ fn a_busy_thread_looks_at_the_others_now_and_then() {
     let looks: Vec<u32> = (1..=3 * LOOK).filter(|_| owners.looks(&mut seen)).collect();
     assert_eq!(looks, [LOOK, 2 * LOOK, 3 * LOOK]);
 }
+
+/// Otherwise the owner would wait for the partition's lock until the call ends, and its other calls with it.
+#[test]
+fn an_owner_begins_calls_around_one_that_was_taken_over() {
+    let owners = Owners::new(2);
+    let mut seen = owners.seen();
+    owners.push(0, 'a', PartitionSet::one(0));
+    owners.push(0, 'b', PartitionSet::one(2));
+    assert!(matches!(owners.next(0), Next::Call('a')));
+    assert_eq!(owners.take_over(1, &mut seen), None, "it has just begun");
+    thread::sleep(2 * STALL);
+    assert_eq!(owners.take_over(1, &mut seen), Some('b'));
+    for (call, partition) in [('c', 2), ('d', 4), ('e', 2)] {
+        owners.push(0, call, PartitionSet::one(partition));
+    }
+    assert!(matches!(owners.next(0), Next::Call('d')), "the other thread runs in partition 2");
+    assert!(matches!(owners.next(0), Next::Nothing));
+    assert!(owners.has(0));
+    assert_eq!(owners.prepare_to_park(0), Some(None), "it has nothing to begin");
+    owners.ended(&mut seen);
+    assert!(lock(&owners.owners[0].inbox).asleep.is_none(), "the end wakes it");
+    owners.unparked(0);
+    assert_eq!(owners.prepare_to_park(0), None);
+    assert!(matches!(owners.next(0), Next::Call('c')));
+    assert!(matches!(owners.next(0), Next::Call('e')));
+}

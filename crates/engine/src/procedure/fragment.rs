@@ -92,7 +92,7 @@ impl Division {
             return Err(why.clone());
         }
         if plan.follows_references() {
-            return Err("foreign keys may have it read or change rows of other partitions".to_owned());
+            return Err("constraints may have it read or change rows of other partitions".to_owned());
         }
         if fragments.class == (TransactionClass::General { rounds: 0 }) {
             return Err(format!("how many rounds it has depends on data: {}", fragments.reason));

@@ -1,21 +1,26 @@
 //! The reference execution: the interpreter of procedures on a transaction of the database.
 //!
 //! It reads the declaration, not the generated code, and uses the operations of tables declared at run time. If
-//! the two disagree, one of them is wrong.
+//! the two disagree, one of them is wrong. A procedure that exists only as data runs in no other way.
 
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use seriatim_catalog::watch::unwatched;
 use seriatim_catalog::{ColumnId, ColumnSet, ColumnUse, KeyBuf, KeyCodec, KeyRange, Organization, RowRef, ValueError};
+use seriatim_procedure::footprint::{KnownKeys, footprint};
 use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
-use seriatim_procedure::ir::{Operation, Procedure};
+use seriatim_procedure::ir::{Operation, OperationKind, Procedure};
+use seriatim_procedure::plan::Plan;
 use seriatim_procedure::{EvaluationError, Value, check_column};
 use seriatim_store::Direction;
 use seriatim_txn::{Mode, Reason, RowPtr};
 
+use crate::Engine;
 use crate::engine::Inner;
 use crate::error::Abort;
+use crate::procedure::watch::KeysSeen;
 use crate::scan::{RawScan, Target};
 use crate::table::TableSet;
 use crate::tx::{Origin, TxCore};
@@ -62,6 +67,7 @@ impl Stopped {
         match self {
             Stopped::Abort(abort) => abort,
             Stopped::Evaluation(EvaluationError::Overflow) => Abort::overflow(None),
+            Stopped::Evaluation(EvaluationError::Expression(error)) => tx.abort(error),
             Stopped::Evaluation(error) => tx.abort(error),
         }
     }
@@ -75,23 +81,13 @@ struct Interpreted {
 }
 
 impl Interpreted {
-    /// The tables of a procedure that exist.
-    fn tables(procedure: &Procedure, database: &Inner) -> Vec<Interpreted> {
-        let found = procedure.tables.iter().filter_map(|used| database.find(&used.table));
-        let table = |set: Arc<TableSet>| {
-            let columns = set.definition.columns.iter().map(|column| Arc::from(&*column.name)).collect();
-            Interpreted { name: Arc::from(&*set.definition.name), columns, set }
-        };
-        found.map(table).collect()
-    }
-
-    /// These columns of a row.
+    /// These columns of a row. There are no others than the plan permits, so a check of the plan ignores these reads.
     fn row(&self, row: RowRef<'_>, wanted: ColumnSet) -> Value {
         let (columns, places) = (&self.set.definition.columns, &self.set.layout.places);
         let field = |((column, place), name): ((_, _), &Arc<str>)| (Arc::clone(name), Value::read(column, place, row));
         let all = columns.iter().zip(places).zip(&self.columns);
         let named = all.filter(|((_, place), _)| wanted.contains(ColumnId(place.column)));
-        Value::Record { name: Arc::clone(&self.name), fields: named.map(field).collect() }
+        unwatched(|| Value::Record { name: Arc::clone(&self.name), fields: named.map(field).collect() })
     }
 
     fn read(&self, row: RowPtr, wanted: ColumnSet) -> Value {
@@ -139,22 +135,166 @@ impl Interpreted {
 
     fn key_of(&self, codec: &KeyCodec, target: Target, key: &[Value]) -> Result<KeyBuf, EvaluationError> {
         self.check(target, key)?;
-        codec.encode_values(key).map_err(|error| EvaluationError::Type(error.to_string()))
+        codec.encode_values(key).map_err(unfit)
+    }
+
+    /// The range of keys that begin with these values.
+    fn range_of(&self, codec: &KeyCodec, target: Target, key: &[Value]) -> Result<KeyRange, EvaluationError> {
+        self.check(target, key)?;
+        codec.range_of_values(key).map_err(unfit)
+    }
+
+    /// The range of a scan.
+    fn range(&self, codec: &KeyCodec, target: Target, keys: &Keys) -> Result<KeyRange, EvaluationError> {
+        let (low, high, inclusive) = match keys {
+            Keys::All => return Ok(KeyRange { low: Bound::Unbounded, high: Bound::Unbounded }),
+            Keys::Prefix(key) => return self.range_of(codec, target, key),
+            Keys::Between { low, high, inclusive } => (low, high, *inclusive),
+        };
+        let bound = |key: &Option<Vec<Value>>| key.as_ref().map(|key| self.range_of(codec, target, key)).transpose();
+        let (above, below) = (bound(low)?, bound(high)?);
+        let low = above.as_ref().map_or(Bound::Unbounded, |above| above.low.clone());
+        let high = match &below {
+            None => Bound::Unbounded,
+            Some(below) if inclusive => below.high.clone(),
+            // Below the first key that begins with it.
+            Some(below) => match below.low.clone() {
+                Bound::Included(key) => Bound::Excluded(key),
+                other => other,
+            },
+        };
+        let between = KeyRange { low, high };
+        Ok(match (&above, &below) {
+            (Some(bound), None) | (None, Some(bound)) => codec.leave_out_nulls(between, &bound.low),
+            _ => between,
+        })
+    }
+
+    /// The name of the table or index of an operation, and its keys. `None` if these values do not determine them.
+    fn keys(&self, operation: &Operation, known: KnownKeys) -> Result<Option<(&str, KeysSeen)>, EvaluationError> {
+        let (codec, target) = self.keys_of(operation)?;
+        let table = match target {
+            Target::Rows => &self.set.primary,
+            Target::Index(at) => &self.set.indexes[at].table,
+        };
+        let one = |key: Vec<Value>| -> Result<KeysSeen, EvaluationError> {
+            let key = self.key_of(codec, target, &key)?;
+            Ok(KeysSeen::One(codec.entry_key(key.as_key(), |key| key.to_buf())))
+        };
+        let keys = match known {
+            KnownKeys::One(key) => one(key)?,
+            KnownKeys::Range(Keys::Prefix(key)) if self.is_single(target) => one(key)?,
+            KnownKeys::Range(keys) => {
+                let KeyRange { low, high } = self.range(codec, target, &keys)?;
+                KeysSeen::Range(low, high)
+            }
+            KnownKeys::Row(row) => {
+                let OperationKind::Insert { columns } = &operation.kind else { return Ok(None) };
+                let definition = &self.set.definition;
+                let value = |at: usize| {
+                    let name = &*definition.columns[at].name;
+                    match row.iter().find(|(column, _)| **column == *name) {
+                        Some((_, value)) => Some(value.clone()),
+                        None if columns.iter().any(|(column, _)| **column == *name) => None,
+                        None => definition.value_if_unknown(at),
+                    }
+                };
+                let key: Option<Vec<Value>> = definition.key.iter().map(|part| value(part.column.index())).collect();
+                let Some(key) = key else { return Ok(None) };
+                one(key)?
+            }
+        };
+        Ok(Some((&table.name, keys)))
+    }
+
+    /// Whether it is a hash index that finds at most one row.
+    fn is_single(&self, target: Target) -> bool {
+        let Target::Index(at) = target else { return false };
+        self.is_hash(at) && self.set.indexes[at].is_single()
+    }
+
+    fn is_hash(&self, at: usize) -> bool {
+        self.set.definition.indexes[at].organization == Organization::Hash
+    }
+}
+
+fn unfit(error: ValueError) -> EvaluationError {
+    EvaluationError::Type(error.to_string())
+}
+
+/// The tables of a procedure as the interpreter sees them.
+pub struct InterpretedTables(Vec<Interpreted>);
+
+impl InterpretedTables {
+    /// Those that exist.
+    pub fn of(procedure: &Procedure, engine: &Engine) -> InterpretedTables {
+        InterpretedTables::find(procedure, engine.inner())
+    }
+
+    fn find(procedure: &Procedure, database: &Inner) -> InterpretedTables {
+        let found = procedure.tables.iter().filter_map(|used| database.find(&used.table));
+        let table = |set: Arc<TableSet>| {
+            let columns = set.definition.columns.iter().map(|column| Arc::from(&*column.name)).collect();
+            Interpreted { name: Arc::from(&*set.definition.name), columns, set }
+        };
+        InterpretedTables(found.map(table).collect())
+    }
+
+    fn table(&self, name: &str) -> Result<&Interpreted, EvaluationError> {
+        let found = self.0.iter().find(|table| &*table.name == name);
+        found.ok_or_else(|| EvaluationError::Type(format!("there is no table {name:?}")))
+    }
+
+    /// Interprets a procedure in an open transaction. `columns`: by operation, those that it may read and change.
+    ///
+    /// # Errors
+    /// The procedure's own abort, with an [`Aborted`]; a missing or duplicate row, overflow; a conflict.
+    pub fn interpret(
+        &self,
+        tx: &TxCore,
+        procedure: &Procedure,
+        columns: &[ColumnUse],
+        arguments: &Value,
+    ) -> Result<Value, Abort> {
+        let value = interpret(procedure, arguments, &Reference { tx, tables: self, columns });
+        value.map_err(|stopped| stopped.into_abort(tx))
+    }
+
+    /// Calls `visit` for each access whose keys the arguments determine: with the operation, the name of its table or
+    /// index, and its keys. Returns whether these are all that the plan gives.
+    pub fn footprint(
+        &self,
+        procedure: &Procedure,
+        plan: &Plan,
+        arguments: &Value,
+        visit: &mut dyn FnMut(&Operation, &str, KeysSeen),
+    ) -> bool {
+        let touches = plan.footprint().touches;
+        footprint(procedure, arguments, &mut |operation, known| {
+            let name = procedure.tables.get(operation.table).map_or("", |used| &*used.table);
+            let table = self.table(name)?;
+            let keys = known.map(|known| table.keys(operation, known)).transpose()?.flatten();
+            match keys {
+                Some((name, keys)) => visit(operation, name, keys),
+                None if touches.get(operation.id.index()).is_some_and(|touch| !touch.known) => {}
+                None => return Err(EvaluationError::Type("a key is not known before its time".to_owned())),
+            }
+            Ok(())
+        })
     }
 }
 
 /// A transaction as the interpreter sees it.
 pub struct Reference<'t> {
     tx: &'t TxCore,
-    tables: &'t [Interpreted],
+    tables: &'t InterpretedTables,
     /// By operation, the columns that it may read and change; without an entry, all.
     columns: &'t [ColumnUse],
 }
 
 impl Reference<'_> {
     fn table(&self, name: &str) -> Result<&Interpreted, Stopped> {
-        let found = self.tables.iter().find(|table| &*table.name == name);
-        found.ok_or_else(|| EvaluationError::Type(format!("there is no table {name:?}")).into())
+        Ok(self.tables.table(name)?)
     }
 
     fn columns(&self, operation: &Operation) -> ColumnUse {
@@ -196,9 +336,9 @@ impl Operate for Reference<'_> {
                 if !table.set.definition.is_updatable(column) {
                     return Err(EvaluationError::Type(format!("column {name:?} cannot be updated")).into());
                 }
-                value.write(&columns[at], &places[at], writer).map_err(|error| match error {
+                unwatched(|| value.write(&columns[at], &places[at], writer)).map_err(|error| match error {
                     ValueError::OutOfMemory(_) => Stopped::Abort(self.tx.out_of_memory()),
-                    error => EvaluationError::Type(error.to_string()).into(),
+                    error => unfit(error).into(),
                 })?;
             }
             Ok(())
@@ -208,12 +348,13 @@ impl Operate for Reference<'_> {
 
     fn insert(&self, _: &Operation, table: &str, columns: Changes) -> Result<(), Stopped> {
         let table = self.table(table)?;
-        let mut values = vec![None; table.columns.len()];
+        let mut values = vec![None; table.set.definition.columns.len()];
         for (name, value) in columns {
             let at = table.column(&name, &value)?.index();
             values[at] = Some(value);
         }
-        let missing = |at: usize| format!("the row has no value for column {:?}", &*table.columns[at]);
+        let missing =
+            |at: usize| format!("the row has no value for column {:?}", &*table.set.definition.columns[at].name);
         let given = |at: usize, value: Option<Value>| value.or_else(|| table.set.definition.value_if_unknown(at));
         let whole = values.into_iter().enumerate().map(|(at, value)| given(at, value).ok_or_else(|| missing(at)));
         let values = whole.collect::<Result<Vec<_>, _>>().map_err(EvaluationError::Type)?;
@@ -235,45 +376,19 @@ impl Operate for Reference<'_> {
     ) -> Result<(), Stopped> {
         let table = self.table(table)?;
         let (codec, target) = table.keys_of(operation)?;
-        let range = |key: &[Value]| -> Result<KeyRange, EvaluationError> {
-            table.check(target, key)?;
-            codec.range_of_values(key).map_err(|error| EvaluationError::Type(error.to_string()))
-        };
         let (wanted, direction) =
             (self.columns(operation).used(), if reverse { Direction::Backward } else { Direction::Forward });
-        let is_hash = |at: usize| table.set.definition.indexes[at].organization == Organization::Hash;
         let scan = match (target, keys) {
-            (Target::Index(at), Keys::Prefix(key)) if is_hash(at) => {
+            (Target::Index(at), Keys::Prefix(key)) if table.is_hash(at) => {
                 if reverse {
                     return Err(Abort::stopped(Reason::Unordered).into());
                 }
                 table.check(target, &key)?;
-                RawScan::of_values(self.tx, &table.set, at, &key, direction)
-                    .map_err(|error| EvaluationError::Type(error.to_string()))?
+                RawScan::of_values(self.tx, &table.set, at, &key, direction).map_err(unfit)?
             }
             (_, Keys::All) => RawScan::of_table(self.tx, &table.set),
-            (_, Keys::Prefix(key)) => {
-                let KeyRange { low, high } = range(&key)?;
-                RawScan::new(self.tx, &table.set, target, (&low, &high), direction)
-            }
-            (_, Keys::Between { low, high, inclusive }) => {
-                let above = low.map(|low| range(&low)).transpose()?;
-                let below = high.map(|high| range(&high)).transpose()?;
-                let low = above.as_ref().map_or(Bound::Unbounded, |above| above.low.clone());
-                let high = match &below {
-                    None => Bound::Unbounded,
-                    Some(below) if inclusive => below.high.clone(),
-                    // Below the first key that begins with it.
-                    Some(below) => match below.low.clone() {
-                        Bound::Included(key) => Bound::Excluded(key),
-                        other => other,
-                    },
-                };
-                let between = KeyRange { low, high };
-                let KeyRange { low, high } = match (&above, &below) {
-                    (Some(bound), None) | (None, Some(bound)) => codec.leave_out_nulls(between, &bound.low),
-                    _ => between,
-                };
+            (_, keys) => {
+                let KeyRange { low, high } = table.range(codec, target, &keys)?;
                 RawScan::new(self.tx, &table.set, target, (&low, &high), direction)
             }
         };
@@ -321,11 +436,10 @@ impl Runner {
         arguments: &Value,
         convert: &mut dyn FnMut(&Value) -> Result<(), EvaluationError>,
     ) -> Result<Committed<()>, TransactError> {
-        let tables = Interpreted::tables(declaration, self.tx.inner());
+        let tables = InterpretedTables::find(declaration, self.tx.inner());
         let mut result = self.run_dyn(mode, Origin::Procedure, &mut |tx| {
-            let value = interpret(declaration, arguments, &Reference { tx, tables: &tables, columns });
-            let value = value.and_then(|value| Ok(convert(&value)?));
-            value.map_err(|stopped| stopped.into_abort(tx))
+            let value = tables.interpret(tx, declaration, columns, arguments)?;
+            convert(&value).map_err(|error| Stopped::Evaluation(error).into_abort(tx))
         });
         if let Err(error) = &mut result {
             in_procedure(error, &declaration.name);
@@ -346,7 +460,7 @@ impl Runner {
         declaration: &Procedure,
         run: &mut dyn FnMut(&Reference<'_>) -> Result<(), Stopped>,
     ) -> Result<(), TransactError> {
-        let tables = Interpreted::tables(declaration, self.tx.inner());
+        let tables = InterpretedTables::find(declaration, self.tx.inner());
         let mut done = false;
         let result = self.run_dyn(mode, Origin::Procedure, &mut |tx| {
             done = false;

@@ -11,4 +11,4 @@ pub mod undo;
 pub mod watch;
 
 pub use execution::ExecutionMode;
-pub use interpret::{Aborted, Reference, Stopped, in_procedure};
+pub use interpret::{Aborted, InterpretedTables, Reference, Stopped, in_procedure};

@@ -33,6 +33,16 @@ pub trait Arguments {
     fn visit(&self, visit: &mut Visit<'_>) -> bool;
 }
 
+impl<A: Arguments + ?Sized> Arguments for &A {
+    fn part(&self, path: &[Arc<str>]) -> Option<Value> {
+        (**self).part(path)
+    }
+
+    fn visit(&self, visit: &mut Visit<'_>) -> bool {
+        (**self).visit(visit)
+    }
+}
+
 /// Called with an operation, and the bounds of its keys.
 pub type Visit<'v> = dyn FnMut(usize, Bound<Key<'_>>, Bound<Key<'_>>) + 'v;
 
@@ -306,7 +316,7 @@ fn known(
     }
     if let Some(link) = elsewhere(operation, set) {
         let what = plan.label(id);
-        return Err(format!("{what} follows reference {link}, whose other rows may be in other partitions"));
+        return Err(format!("{what} follows {link}, whose other rows may be in other partitions"));
     }
     let Some(symbol) = &operation.partition else {
         return Err(format!("the partition of {} is not one value", plan.label(id)));
@@ -330,23 +340,29 @@ fn known(
         .ok_or_else(|| format!("the partition of {}, {symbol}, is not known from the arguments", plan.label(id)))
 }
 
-/// The reference by which an operation reads or changes rows that may be in another partition, if there is one.
+/// The reference or unique constraint by which an operation reads or changes rows that may be in another partition, if
+/// there is one.
 fn elsewhere(operation: &Operation, set: &TableSet) -> Option<String> {
     let own = operation.accesses.first()?;
     if !operation.changes() {
         return None;
     }
-    let is_changed = |end: &End| match operation.kind {
-        Kind::Update => end.columns.iter().any(|at| {
-            let column = ColumnId(*at as u16);
-            own.writes.contains(column) || own.commutes.contains(column)
-        }),
+    let is_changed_column = |column: ColumnId| match operation.kind {
+        Kind::Update => own.writes.contains(column) || own.commutes.contains(column),
         _ => true,
     };
+    let is_changed = |end: &End| end.columns.iter().any(|at| is_changed_column(ColumnId(*at as u16)));
     let from_it = set.links.own.iter().filter(|link| operation.kind != Kind::Delete && is_changed(&link.child));
     let to_it = set.links.to_it.iter().filter(|link| operation.kind != Kind::Insert && is_changed(&link.parent));
     let far = from_it.filter(|link| !is_near(link)).chain(to_it.filter(|link| !finds_near(link))).next();
-    far.map(|link| link.name.clone())
+    // Rows with the same values may be in any partition, unless one of the values names it.
+    let place = set.definition.partition_column();
+    let far_off = set.links.distinct.iter().filter(|distinct| {
+        let is_checked = operation.kind != Kind::Delete && distinct.mask.iter().any(is_changed_column);
+        is_checked && place.is_none_or(|place| !distinct.mask.contains(place))
+    });
+    let reference = far.map(|link| format!("reference {}", link.name));
+    reference.or_else(|| far_off.map(|distinct| format!("unique constraint {}", distinct.name)).next())
 }
 
 /// Whether each row of a link is in the partition of the row that it refers to, or that row is in all.

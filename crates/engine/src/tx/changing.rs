@@ -187,7 +187,7 @@ impl TxCore {
     /// Leads the links of all tables that only the transaction uses to those that it sees.
     fn relink(&self) {
         let sets = self.changed_sets();
-        let all: Vec<_> = sets.iter().map(|set| (Arc::clone(set), set.shape().definition)).collect();
+        let all: Vec<_> = sets.iter().map(|set| (Arc::clone(set), set.shape())).collect();
         for (set, links) in sets.iter().zip(links(&all, |_, _| false)) {
             if self.with_changes(|changes| changes.standing(set)) == Standing::Own {
                 set.set_links(Arc::new(links));
@@ -221,7 +221,7 @@ impl TxCore {
         let linked = linked_with(sets, before.iter().map(|definition| &**definition).chain(after));
         linked.iter().try_for_each(|set| self.lock_table(set))?;
         if let Some(set) = targets.iter().flatten().find(|set| self.has_deferred(set)) {
-            let says = "checks of its foreign keys are put off until the commit: have them made first";
+            let says = "checks of its constraints are put off until the commit: have them made first";
             return Err(Problem::new(Refusal::Deferred, says).of(&set.definition.name));
         }
         let new = changes.iter().filter_map(|change| match change {
@@ -254,8 +254,11 @@ impl TxCore {
     ) -> Result<Option<Arc<TableSet>>, SchemaError> {
         let inner = &self.inner;
         if let TableChange::Own(name, role) = change {
-            let created = self.find_changed(&name).ok_or(SchemaError::Unknown(name))?;
-            created.note_creator(role);
+            inner.check_creator(&name, role)?;
+            match self.find_changed(&name) {
+                Some(created) => created.note_creator(role),
+                None => self.change_sequences(|sequences| sequences.note_creator(&name, role))?,
+            }
             return Ok(None);
         }
         let mut keeps = true;
@@ -427,8 +430,8 @@ impl TxCore {
     }
 
     /// Builds a copy or an index from the rows of a table, as the transaction sees them.
-    fn build(&self, set: &TableSet, build: Build) -> Result<(), SchemaError> {
-        let follower = Follower::new(build);
+    fn build(&self, set: &Arc<TableSet>, build: Build) -> Result<(), SchemaError> {
+        let follower = Follower::new(build, set);
         if let Some(copy) = follower.copy() {
             self.with_changes(|changes| changes.view.sequences.bind_identity(&self.inner, copy));
         }

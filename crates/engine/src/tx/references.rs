@@ -1,13 +1,16 @@
-//! Foreign keys are enforced here.
+//! Foreign keys are enforced here, and unique constraints that can be deferred.
 //!
-//! A write of a row notes what its references ask for. That is a check that a row exists, or that none refers to
-//! another, or an action on rows that do. When the outermost operation has written, it does what was noted, one after
-//! the other. Actions are ordinary operations, which note more. So cascades nest as deep as data does, and no function
-//! calls itself. Checks come last, on what is there by then; those of deferred constraints at the end of the
-//! transaction. A check needs no undo: it looks at what is there when it is made, whatever was rolled back since.
+//! A write of a row notes what its constraints ask for. That is a check that a row exists, or that none refers to
+//! another or agrees with it. Or it is an action on rows that refer to it. When the outermost operation has written,
+//! it does what was noted, one after the other. Actions are ordinary operations, which note more. So cascades nest as
+//! deep as data does, and no function calls itself. Checks come last, on what is there by then; those of deferred
+//! constraints at the end of the transaction. A check needs no undo: it looks at what is there when it is made,
+//! whatever was rolled back since.
 //!
 //! A check reads the existence of a row, or that there is none in a range, as any operation of the transaction would.
-//! Serializability does the rest: whoever deletes the row, or inserts one that refers to it, conflicts with that.
+//! Serializability does the rest: whoever deletes the row, or inserts one that refers to it, conflicts with that. So
+//! does whoever inserts another row with the values of a unique constraint: the check has read their range of the
+//! index.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,7 +26,8 @@ use seriatim_txn::{Cause, Phase, Reason, RowPtr};
 
 use super::{Position, TxCore};
 use crate::error::{Abort, AbortKind, Problem, Refusal, TransactError};
-use crate::link::{End, Link};
+use crate::follower::By;
+use crate::link::{Distinct, End, Link};
 use crate::operations::read;
 use crate::scan::{RawScan, Target};
 use crate::table::TableSet;
@@ -41,6 +45,8 @@ pub(crate) struct Pending {
     deferred: RefCell<Vec<Check>>,
     /// Whether the transaction has asked for deferred checks of all deferrable constraints, or for none.
     is_deferred: Cell<Option<bool>>,
+    /// The same of constraints of these names, asked later.
+    named: RefCell<Vec<(String, bool)>>,
     /// What the check at the end has found.
     violation: RefCell<Option<TransactError>>,
 }
@@ -54,8 +60,33 @@ struct Action {
     is: Option<Vec<Value>>,
 }
 
+/// What is to be looked at.
+enum Check {
+    Reference(ReferenceCheck),
+    /// That one row at most has these values.
+    Distinct(Arc<Distinct>, Vec<Value>),
+}
+
+impl Check {
+    fn constraint(&self) -> &str {
+        match self {
+            Check::Reference(check) => &check.link.name,
+            Check::Distinct(distinct, _) => &distinct.name,
+        }
+    }
+
+    /// Its tables; `None` for one that has gone.
+    fn tables(&self) -> impl Iterator<Item = Option<Arc<TableSet>>> {
+        let (one, other) = match self {
+            Check::Reference(check) => (check.link.child.set(), Some(check.link.parent.set())),
+            Check::Distinct(distinct, _) => (distinct.set(), None),
+        };
+        std::iter::once(one).chain(other)
+    }
+}
+
 /// That a row exists, or that none refers to it.
-struct Check {
+struct ReferenceCheck {
     link: Arc<Link>,
     values: Vec<Value>,
     /// The key of the row that refers to these values. `None`: a referenced row with them has gone.
@@ -67,6 +98,7 @@ impl Pending {
         self.close();
         *self.deferred.borrow_mut() = Vec::new();
         self.is_deferred.set(None);
+        *self.named.borrow_mut() = Vec::new();
         self.violation.take();
     }
 
@@ -76,6 +108,12 @@ impl Pending {
         self.is_rolled_back.set(false);
         self.actions.borrow_mut().clear();
         self.checks.borrow_mut().clear();
+    }
+
+    /// Whether checks of a constraint are put off now.
+    fn defers(&self, name: &str, checked: Checked) -> bool {
+        let named = || self.named.borrow().iter().rev().find(|(own, _)| own == name).map(|(_, is)| *is);
+        checked != Checked::Immediately && named().or(self.is_deferred.get()).unwrap_or(checked == Checked::Deferred)
     }
 
     /// Writes were rolled back.
@@ -129,7 +167,13 @@ impl TxCore {
                 let [was, is] = [before, after].map(|row| row.and_then(|row| link.child.values(set, row)));
                 let Some(values) = is else { continue };
                 if was.is_none_or(|was| was != values) {
-                    self.note_check(Check { link: Arc::clone(link), values, child: Some(primary.to_buf()) });
+                    self.note_check(ReferenceCheck { link: Arc::clone(link), values, child: Some(primary.to_buf()) });
+                }
+            }
+            for distinct in set.links.distinct.iter().filter(|distinct| distinct.mask.intersects(dirty)) {
+                let [was, is] = [before, after].map(|row| row.and_then(|row| distinct.values_of(set, row)));
+                if let Some(values) = is.filter(|is| was.is_none_or(|was| was != *is)) {
+                    self.note_distinct(distinct, values);
                 }
             }
             for link in set.links.to_it.iter().filter(|link| link.parent.mask.intersects(dirty)) {
@@ -154,18 +198,58 @@ impl TxCore {
         })
     }
 
-    fn note_check(&self, check: Check) {
-        let Checked::Immediately = check.link.checked else {
-            let by_itself = check.link.checked == Checked::Deferred;
-            if self.pending.is_deferred.get().unwrap_or(by_itself) {
-                self.pending.deferred.borrow_mut().push(check);
-                self.ends.set(self.ends.get() | super::ends::CHECKED);
-                self.is_untidy.set(true);
-                return;
-            }
+    fn note_check(&self, check: ReferenceCheck) {
+        let is_deferred = self.pending.defers(&check.link.name, check.link.checked);
+        self.note_for_later(Check::Reference(check), is_deferred);
+    }
+
+    /// Notes that no row but one may have these values. While the index is being built, the end of the transaction
+    /// looks at that: rows that agree before have always been allowed.
+    pub(crate) fn note_distinct(&self, distinct: &Arc<Distinct>, values: Vec<Value>) {
+        let is_deferred = distinct.building.is_some() || self.pending.defers(&distinct.name, distinct.checked);
+        self.note_for_later(Check::Distinct(Arc::clone(distinct), values), is_deferred);
+    }
+
+    fn note_for_later(&self, check: Check, is_deferred: bool) {
+        if !is_deferred {
             return self.pending.checks.borrow_mut().push(check);
+        }
+        self.pending.deferred.borrow_mut().push(check);
+        self.ends.set(self.ends.get() | super::ends::CHECKED);
+        self.is_untidy.set(true);
+    }
+
+    fn check_constraint(&self, check: &Check) -> Result<(), Abort> {
+        match check {
+            Check::Reference(check) => self.check_reference(check),
+            Check::Distinct(distinct, values) => self.check_distinct(distinct, values, By::Write),
+        }
+    }
+
+    /// Whether one row at most has these values. If the index is being built, rows that agree refuse that only.
+    pub(crate) fn check_distinct(&self, distinct: &Distinct, values: &[Value], by: By) -> Result<(), Abort> {
+        let Some(set) = distinct.set() else {
+            let gone = Cause { phase: Phase::Execute, reason: Reason::TableGone };
+            return if distinct.building.is_some() { Ok(()) } else { Err(self.stop(gone)) };
         };
-        self.pending.checks.borrow_mut().push(check);
+        if distinct.building.as_ref().is_some_and(|refused| refused.get().is_some()) {
+            return Ok(());
+        }
+        let range = distinct.index.table.codec.range_of_values(values).map_err(|error| self.abort(error))?;
+        if RawScan::count_entries(self, &set, &distinct.index, &range, 2)? < 2 {
+            return Ok(());
+        }
+        let Some(refused) = &distinct.building else {
+            let (table, constraint) = (set.definition.name.to_string(), distinct.name.as_str().into());
+            let key = distinct.describe(values);
+            let error = TransactError::Duplicate { table, constraint, key };
+            return Err(self.about(|| Abort::explained(AbortKind::Duplicate, error)));
+        };
+        // Rows that were read one after the other may never have existed together.
+        self.validate().map_err(|cause| self.stop(cause))?;
+        let (says, constraint) = (format!("two rows have {}", distinct.describe(values)), distinct.name.clone());
+        let _ = refused.set((Problem::new(Refusal::Duplicate { constraint }, says), by));
+        Ok(())
     }
 
     /// Runs several operations that are one statement, and then what their writes have noted. If it fails, nothing of
@@ -225,13 +309,13 @@ impl TxCore {
             }
         }
         let checks = self.pending.checks.take();
-        checks.iter().try_for_each(|check| self.check_reference(check))
+        checks.iter().try_for_each(|check| self.check_constraint(check))
     }
 
     fn act(&self, Action { link, was, is }: Action) -> Result<(), Abort> {
         let action = link.action(is.is_none());
         if action == OnChange::NoAction {
-            self.note_check(Check { link, values: was, child: None });
+            self.note_check(ReferenceCheck { link, values: was, child: None });
             return Ok(());
         }
         if self.pending.is_rolled_back.get() && self.has_parent(&link, &*self.end_of(&link.parent)?, &was)? {
@@ -285,7 +369,7 @@ impl TxCore {
         keys.iter().try_for_each(|key| self.set_values(&child, key.as_key(), at, link.child.mask, &values))?;
         if action == OnChange::SetDefault {
             // The default may be the key that has gone.
-            self.note_check(Check { link, values: was, child: None });
+            self.note_check(ReferenceCheck { link, values: was, child: None });
         }
         Ok(())
     }
@@ -320,8 +404,8 @@ impl TxCore {
         Ok(set)
     }
 
-    fn check_reference(&self, check: &Check) -> Result<(), Abort> {
-        let Check { link, values, child } = check;
+    fn check_reference(&self, check: &ReferenceCheck) -> Result<(), Abort> {
+        let ReferenceCheck { link, values, child } = check;
         if link.refusal().is_some() {
             return Ok(());
         }
@@ -443,7 +527,15 @@ impl TxCore {
     pub(crate) fn prove_reference(&self, link: &Arc<Link>, set: &TableSet, key: Key<'_>) -> Result<(), Abort> {
         let Some(row) = self.read_row(set, key, link.child.mask)? else { return Ok(()) };
         let Some(values) = link.child.values(set, row) else { return Ok(()) };
-        self.check_reference(&Check { link: Arc::clone(link), values, child: Some(key.to_buf()) })
+        self.check_reference(&ReferenceCheck { link: Arc::clone(link), values, child: Some(key.to_buf()) })
+    }
+
+    /// Checks that no other row has the values of a row in a unique constraint.
+    pub(crate) fn prove_distinct(&self, distinct: &Distinct, set: &TableSet, row: RowPtr) -> Result<(), Abort> {
+        match distinct.values_of(set, row) {
+            None => Ok(()),
+            Some(values) => self.check_distinct(distinct, &values, By::Walk),
+        }
     }
 
     /// Makes the checks that were put off.
@@ -454,7 +546,7 @@ impl TxCore {
     pub(super) fn check_deferred(&self) -> Result<(), Cause> {
         let _call = self.call().map_err(|abort| abort.cause().unwrap_or(crate::parking::TOO_OLD))?;
         let (watching, checks) = (self.watching.replace(false), self.pending.deferred.take());
-        let result = watch::unwatched(|| checks.iter().try_for_each(|check| self.check_reference(check)));
+        let result = watch::unwatched(|| checks.iter().try_for_each(|check| self.check_constraint(check)));
         self.watching.set(watching);
         self.ends.set(self.ends.get() & !super::ends::CHECKED);
         match result {
@@ -469,16 +561,14 @@ impl TxCore {
 
     /// Whether a check was put off that looks at this table.
     pub(super) fn has_deferred(&self, set: &Arc<TableSet>) -> bool {
-        let is_it = |end: &End| end.set().is_some_and(|end| Arc::ptr_eq(&end, set));
         let deferred = self.pending.deferred.borrow();
-        deferred.iter().any(|check| is_it(&check.link.child) || is_it(&check.link.parent))
+        deferred.iter().flat_map(Check::tables).flatten().any(|table| Arc::ptr_eq(&table, set))
     }
 
     /// After a roll-back: forgets the checks of rows of tables that are gone with it, as the rows are.
     pub(super) fn forget_checks(&self, is_gone: impl Fn(&TableSet) -> bool) {
-        let is_kept = |end: &End| end.set().is_some_and(|end| !is_gone(&end));
         let mut deferred = self.pending.deferred.borrow_mut();
-        deferred.retain(|check| is_kept(&check.link.child) && is_kept(&check.link.parent));
+        deferred.retain(|check| check.tables().all(|table| table.is_some_and(|table| !is_gone(&table))));
     }
 
     /// What the check at the end of the transaction has found.
@@ -487,24 +577,43 @@ impl TxCore {
         found.unwrap_or_else(|| TransactError::of(AbortKind::ForeignKey))
     }
 
-    /// Whether checks of all deferrable constraints are put off until the end of the transaction. If not, those that
-    /// were put off are made now.
+    /// Whether checks of deferrable constraints are put off until the end of the transaction: of all, or of those with
+    /// these names. If not, those that were put off are made now.
     ///
     /// # Errors
     /// A row contradicts its constraint: then checks are put off as before.
-    pub fn set_constraints(&self, is_deferred: bool) -> Result<(), Abort> {
+    pub fn set_constraints(&self, names: Option<&[&str]>, is_deferred: bool) -> Result<(), Abort> {
         let _call = self.call()?;
         self.is_untidy.set(true);
         if !is_deferred {
-            let checks = self.pending.deferred.take();
-            let made = watch::unwatched(|| checks.iter().try_for_each(|check| self.check_reference(check)));
-            if made.is_err() {
-                *self.pending.deferred.borrow_mut() = checks;
-                return made;
+            let is_asked = |check: &Check| names.is_none_or(|names| names.contains(&check.constraint()));
+            let (mut checks, others): (Vec<Check>, Vec<Check>) =
+                self.pending.deferred.take().into_iter().partition(is_asked);
+            let made = watch::unwatched(|| checks.iter().try_for_each(|check| self.check_constraint(check)));
+            let left = match &made {
+                Ok(()) => others,
+                Err(_) => {
+                    checks.extend(others);
+                    checks
+                }
+            };
+            if left.is_empty() {
+                self.ends.set(self.ends.get() & !super::ends::CHECKED);
             }
-            self.ends.set(self.ends.get() & !super::ends::CHECKED);
+            *self.pending.deferred.borrow_mut() = left;
+            made?;
         }
-        self.pending.is_deferred.set(Some(is_deferred));
+        match names {
+            None => {
+                self.pending.named.borrow_mut().clear();
+                self.pending.is_deferred.set(Some(is_deferred));
+            }
+            Some(names) => {
+                let mut named = self.pending.named.borrow_mut();
+                named.retain(|(own, _)| !names.contains(&&**own));
+                named.extend(names.iter().map(|own| ((*own).to_owned(), is_deferred)));
+            }
+        }
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn function(procedure: &Procedure, flow: &Flow<Source>) -> TokenStrea
         #[allow(unused_variables)]
         fn footprint(
             #handles: &Self::Handles,
-            #arguments: &Self::Arguments,
+            #arguments: &Self::All,
             #visit: &mut dyn ::core::ops::FnMut(#library::Touch<'_>),
         ) -> bool {
             #lets

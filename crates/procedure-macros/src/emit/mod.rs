@@ -17,8 +17,9 @@ use syn::Path;
 use syn::spanned::Spanned;
 
 use crate::known;
+use crate::lower::Number;
 use crate::options::Options;
-use crate::tree::{Passing, Procedure, VariableId};
+use crate::tree::{Parameter, Passing, Procedure, VariableId};
 
 /// Where generated code finds the library.
 pub(crate) fn library() -> TokenStream {
@@ -85,7 +86,16 @@ pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream
         attributes.iter().filter(move |attribute| names.iter().any(|name| attribute.path().is_ident(name)))
     };
     let (conditions, lints) = (are(&["cfg"]), are(&["allow", "expect", "warn", "deny"]));
-    let (arguments, output) = (arguments_type(procedure), &procedure.output);
+    let own_parameters = procedure.parameters.len() - procedure.numbers.len();
+    let (arguments, output) = (arguments_type(&procedure.parameters), &procedure.output);
+    let given = arguments_type(&procedure.parameters[..own_parameters]);
+    let numbers = procedure.numbers.iter().map(|number| match number {
+        Number::OfSequence(name) => quote!(#library::Number::OfSequence(#name)),
+        Number::OfTable(table) => {
+            quote!(#library::Number::OfTable(<#table as ::seriatim::catalog::Table>::NAME))
+        }
+    });
+    let complete = complete(procedure, own_parameters);
     let (handles, handles_of) = handles(procedure);
     let declaration = ir::declaration(procedure, options.latest);
     let flow = known::flow(procedure);
@@ -107,7 +117,9 @@ pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream
             #[allow(clippy::all, clippy::pedantic, unused_parens, unused_braces, unused_mut, non_snake_case)]
             impl #library::Declared for #name {
                 const NAME: &'static str = #text;
-                type Arguments = #arguments;
+                type Arguments = #given;
+                type All = #arguments;
+                const NUMBERS: &'static [#library::Number] = &[#(#numbers),*];
                 type Output = #output;
                 type Handles = __Handles;
 
@@ -115,6 +127,7 @@ pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream
                     #declaration
                 }
 
+                #complete
                 #handles_of
                 #straight
 
@@ -127,15 +140,58 @@ pub(crate) fn procedure(procedure: &Procedure, options: &Options) -> TokenStream
 }
 
 /// The owned parameters: one type, or a tuple.
-fn arguments_type(procedure: &Procedure) -> TokenStream {
-    let mut types = procedure.parameters.iter().map(|parameter| match &parameter.passing {
+fn arguments_type(parameters: &[Parameter]) -> TokenStream {
+    let mut types = parameters.iter().map(|parameter| match &parameter.passing {
         Passing::Value(ty) | Passing::Reference(ty) => quote!(#ty),
         Passing::Text => quote!(::std::string::String),
         Passing::Slice(element) => quote!(::std::vec::Vec<#element>),
     });
-    match (procedure.parameters.len(), types.next()) {
+    match (parameters.len(), types.next()) {
         (1, Some(only)) => only,
         (_, first) => quote!((#first #(, #types)*)),
+    }
+}
+
+/// `Declared::complete`: the arguments that are given, and behind them the numbers.
+fn complete(procedure: &Procedure, own_parameters: usize) -> TokenStream {
+    let (library, given, number, place) = (library(), own("given"), own("number"), own("place"));
+    let body = match procedure.numbers.is_empty() {
+        true => quote! {{
+            let _ = (#number, #place);
+            ::core::result::Result::Ok(#given)
+        }},
+        false => {
+            let own_values = (0..own_parameters).map(|at| match own_parameters {
+                1 => quote!(::core::clone::Clone::clone(#given)),
+                _ => {
+                    let at = syn::Index::from(at);
+                    quote!(::core::clone::Clone::clone(&#given.#at))
+                }
+            });
+            let numbers = procedure.numbers.iter().enumerate().map(|(at, of)| match of {
+                Number::OfSequence(_) => quote!(#number(#at)?),
+                Number::OfTable(table) => quote!(#library::support::identity::<#table>(#number(#at)?)?),
+            });
+            let values: Vec<TokenStream> = own_values.chain(numbers).collect();
+            let all = match &values[..] {
+                [only] => quote!(#only),
+                all => quote!((#(#all),*)),
+            };
+            quote! {{
+                let _ = #given;
+                ::core::result::Result::Ok(#place.insert(#all))
+            }}
+        }
+    };
+    quote! {
+        fn complete<'given>(
+            #given: &'given Self::Arguments,
+            #number: &mut dyn FnMut(::core::primitive::usize) -> ::core::result::Result<
+                ::core::primitive::i64,
+                ::seriatim::TransactError,
+            >,
+            #place: &'given mut ::core::option::Option<Self::All>,
+        ) -> ::core::result::Result<&'given Self::All, ::seriatim::TransactError> #body
     }
 }
 

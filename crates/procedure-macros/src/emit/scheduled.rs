@@ -52,7 +52,7 @@ pub(super) fn function(procedure: &Procedure) -> TokenStream {
         fn scheduled(
             #tx: &mut ::seriatim::Tx,
             #handles: &Self::Handles,
-            #arguments: &Self::Arguments,
+            #arguments: &Self::All,
             #schedule: &mut #library::Schedule<'_>,
         ) -> ::core::result::Result<Self::Output, ::seriatim::Abort> {
             #rows

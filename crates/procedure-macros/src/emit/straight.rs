@@ -28,7 +28,7 @@ pub(super) fn function(procedure: &Procedure, flow: &Flow<Source>, options: &Opt
         fn straight<#kind: #library::support::Operations>(
             #operations: &#kind,
             #handles: &Self::Handles,
-            #arguments: &Self::Arguments,
+            #arguments: &Self::All,
             #output: &mut ::core::option::Option<Self::Output>,
         ) -> ::core::result::Result<(), ::seriatim::Abort> {
             let #tx: #tx_type = #library::support::tx(#operations);
@@ -320,7 +320,11 @@ impl<'p> Emitter<'p> {
                     let value = self.code.expression(value);
                     quote!(#column: #value)
                 });
-                quote_spanned!(at=> #library::support::insert(#operations, #table, &#row { #(#columns),* })?)
+                let insert = match operation.span.is_numbered {
+                    true => quote_spanned!(at=> insert_given),
+                    false => quote_spanned!(at=> insert),
+                };
+                quote_spanned!(at=> #library::support::#insert(#operations, #table, &#row { #(#columns),* })?)
             }
             OperationKind::Delete { key, required } => {
                 let key = self.code.expression(&key.value);

@@ -4,6 +4,7 @@
 //! procedure are reported at once: a statement with one is left out, and its variables count as bound.
 
 mod expressions;
+mod numbers;
 mod operations;
 mod patterns;
 mod signature;
@@ -14,10 +15,13 @@ use quote::ToTokens;
 use syn::visit::Visit;
 use syn::{Attribute, Error, ItemFn, Path, Result};
 
+pub(crate) use self::numbers::Number;
 use crate::tree::{self, Index, Procedure, ValueType, Variable, VariableId};
 
 /// The procedure that a function is.
 pub(crate) fn procedure(function: &ItemFn) -> Result<Procedure> {
+    let (function, numbers) = numbers::as_parameters(function)?;
+    let function = &function;
     let mut lowering = Lowering::default();
     let signature = signature::read(function, &mut lowering)?;
     attributes(function)?;
@@ -38,6 +42,7 @@ pub(crate) fn procedure(function: &ItemFn) -> Result<Procedure> {
         tx_type: signature.tx_type,
         result: signature.result,
         parameters: signature.parameters,
+        numbers,
         output: signature.output,
         variables: lowering.variables,
         tables: lowering.tables,

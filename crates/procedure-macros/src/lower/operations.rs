@@ -28,7 +28,7 @@ impl Lowering {
                 let (row, body) = self.change(change, table)?;
                 (OperationKind::Update { key, required: *required, row, body }, ValueType::Value)
             }
-            Kind::Insert { row } => {
+            Kind::Insert { row, .. } => {
                 if let Some(token) = &row.dot2_token {
                     return refuse(token, "write every column: there is no `..base`");
                 }
@@ -62,7 +62,9 @@ impl Lowering {
                 (OperationKind::Scan { range, reverse: *reverse, limit, take: *take }, value_type)
             }
         };
-        Ok((Operation { id: OperationId(0), span: call.span.into(), table, index, kind }, value_type))
+        let is_numbered = matches!(call.kind, Kind::Insert { is_numbered: true, .. });
+        let span = tree::Mark { is_numbered, ..call.span.into() };
+        Ok((Operation { id: OperationId(0), span, table, index, kind }, value_type))
     }
 
     /// A key: without the `&` in front that the ad-hoc interface has.

@@ -803,6 +803,7 @@ fn failure<N: Notation>(expression: &Expression<N>) -> Option<FailureKind> {
         ExpressionKind::Call(function, _) => match N::callee(function) {
             Callee::Method("abs" | "sum") => Some(FailureKind::Overflow),
             Callee::Pure { panics: true } => Some(FailureKind::Panic),
+            Callee::Scalar { fails: true } => Some(FailureKind::Expression),
             _ => None,
         },
         ExpressionKind::Element(..) => Some(FailureKind::OutOfBounds),

@@ -265,6 +265,8 @@ fn has_a_value(kind: &ExpressionKind) -> Result<(), &'static str> {
         ExpressionKind::Element(..) => Err("an index"),
         ExpressionKind::Call(Function::Pure { total: true, .. } | Function::Associated(..), _) => Ok(()),
         ExpressionKind::Call(Function::Pure { .. }, _) => Err("a function that may panic"),
+        ExpressionKind::Call(Function::Scalar(scalar), _) if scalar.is_total() => Ok(()),
+        ExpressionKind::Call(Function::Scalar(_), _) => Err("an expression of SQL"),
         ExpressionKind::Call(Function::Method(name), _) if METHODS.contains(&&**name) => Ok(()),
         ExpressionKind::Call(Function::Method(_), _) => Err("arithmetic"),
     }

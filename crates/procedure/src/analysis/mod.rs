@@ -17,6 +17,7 @@
 //! repair     which runs of operations run again when others are stale
 //! late       whether pieces could fail after the first: an independent check
 //! fragments  a plan by partition
+//! valid      whether a representation that is made at run time is one
 //! availability  what a fragment can run without the results of others
 //! ```
 
@@ -36,6 +37,7 @@ mod rows;
 mod schema;
 mod steps;
 mod symbols;
+mod valid;
 
 pub use availability::{Availability, Exit, Needs};
 pub use chop::{ChopError, chop};
@@ -49,3 +51,4 @@ pub use refusal::{Refusal, Refusals};
 pub use repair::Follow;
 pub use schema::Schema;
 pub use steps::Steps;
+pub use valid::validate;

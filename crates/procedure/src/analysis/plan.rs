@@ -235,7 +235,7 @@ fn failures_of(resolved: &Resolved<'_>, operation: &Operation, columns: &RowColu
     if operation.required {
         found.push(failure(FailureKind::MissingRow, here()));
     }
-    let unique = resolved.table(id).indexes.iter().any(|index| index.unique && is_changed(index, columns));
+    let unique = resolved.table(id).indexes.iter().any(|index| index.is_always_unique() && is_changed(index, columns));
     if operation.kind == Kind::Insert || operation.kind == Kind::Update && unique {
         found.push(failure(FailureKind::DuplicateKey, here()));
     }

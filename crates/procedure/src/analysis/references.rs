@@ -1,9 +1,11 @@
-//! What foreign keys add to the operations of a procedure: accesses to other tables, and a way to fail.
+//! What foreign keys and deferrable unique constraints add to the operations of a procedure: accesses to other rows,
+//! and a way to fail.
 //!
 //! An insertion, or a change of columns that refer to a row, reads whether that row exists. A deletion, or a change of
 //! a key, looks for the rows that refer to it. It may delete or change them; the same is true of their tables then.
 //! The rows are not known before the operation runs, so each access is of its whole table.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use seriatim_catalog::{ColumnId, Found, OnChange, ReferenceDef, TableDef};
@@ -30,7 +32,8 @@ pub(super) fn imply(plan: &mut Plan, schema: &Schema) {
         let mut columns = own.writes.clone();
         columns.extend(&own.commutes);
         let first = Effect { table: name, kind: operation.kind, columns };
-        let mut found = Implied { schema, accesses: Vec::new(), effects: vec![first] };
+        let (kinds, accesses) = (BTreeSet::new(), Vec::new());
+        let mut found = Implied { schema, accesses, kinds, effects: vec![first] };
         let mut at = 0;
         while let Some(effect) = found.effects.get(at).cloned() {
             found.follow(&effect);
@@ -40,8 +43,10 @@ pub(super) fn imply(plan: &mut Plan, schema: &Schema) {
             continue;
         }
         let (place, step, loops) = (operation.place.clone(), operation.step, operation.loops.clone());
-        let kind = FailureKind::ForeignKey;
-        plan.failures.push(Failure { kind, place, step, loops, operation: Some(id), decided_by: [id].into() });
+        for kind in found.kinds {
+            let (place, loops) = (place.clone(), loops.clone());
+            plan.failures.push(Failure { kind, place, step, loops, operation: Some(id), decided_by: [id].into() });
+        }
         for (table, access) in found.accesses {
             let table = plan.tables.iter().position(|known| *known.name == *table.name).unwrap_or_else(|| {
                 plan.tables.push(describe(&table));
@@ -56,6 +61,7 @@ struct Implied<'s> {
     schema: &'s Schema,
     /// With [`Access::table`] still to be set.
     accesses: Vec<(Arc<TableDef>, Access)>,
+    kinds: BTreeSet<FailureKind>,
     effects: Vec<Effect>,
 }
 
@@ -66,6 +72,14 @@ impl Implied<'_> {
             Kind::Insert | Kind::Delete => true,
             _ => columns.iter().any(|column| effect.columns.contains(*column)),
         };
+        let unique = table.indexes.iter().enumerate().filter(|(_, index)| index.unique && index.is_deferrable());
+        for (at, index) in unique.filter(|_| effect.kind != Kind::Delete) {
+            let columns: Vec<ColumnId> = index.parts.iter().map(|part| part.column).collect();
+            if touches(&columns) {
+                self.kinds.insert(FailureKind::Unique);
+                self.access(&table, Some(at), Existence::Reads, [Columns::new(), Columns::new()]);
+            }
+        }
         for reference in table.references.iter().filter(|_| effect.kind != Kind::Delete) {
             let (Some(own), Some(parent)) = (own(&table, reference), self.schema.table(&reference.table).cloned())
             else {
@@ -100,6 +114,7 @@ impl Implied<'_> {
 
     /// The existence of a row is read.
     fn read_parent(&mut self, parent: &Arc<TableDef>, reference: &ReferenceDef) {
+        self.kinds.insert(FailureKind::ForeignKey);
         let key = key(parent, reference).unwrap_or_default();
         self.access(parent, None, Existence::Reads, [key.iter().copied().collect(), Columns::new()]);
         if let Some(Found::Index(at, _)) = parent.find_unique(&key) {

@@ -125,7 +125,7 @@ fn check_operation(
     match &operation.kind {
         OperationKind::Get { key, .. } => {
             whole(collector, key);
-            if used.is_some_and(|index| !index.unique) {
+            if used.is_some_and(|index| !index.is_always_unique()) {
                 let problem = format!("{what} is not unique, so it has no one row to get; use find_by or scan_by");
                 collector.refuse(span, problem);
             }

@@ -174,7 +174,8 @@ impl Walk<'_, '_> {
                 BTreeSet::new()
             }
             // A row inside was counted as a whole.
-            ExpressionKind::Record(..) | ExpressionKind::Call(Function::Pure { .. } | Function::Associated(..), _) => {
+            ExpressionKind::Record(..)
+            | ExpressionKind::Call(Function::Pure { .. } | Function::Scalar(_) | Function::Associated(..), _) => {
                 BTreeSet::new()
             }
             ExpressionKind::If(_, then, otherwise) => &self.rows(then) | &self.rows(otherwise),

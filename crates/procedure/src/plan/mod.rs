@@ -79,10 +79,10 @@ impl Plan {
         self.operations.iter().all(|operation| matches!(operation.kind, Kind::Get | Kind::Scan))
     }
 
-    /// Whether foreign keys may have it read or change rows that its operations do not name. Then it runs whole: what
-    /// is put off until its end is checked once.
+    /// Whether foreign keys, or unique constraints that can be deferred, may have it read or change rows that its
+    /// operations do not name. Then it runs whole: what is put off until its end is checked once.
     pub fn follows_references(&self) -> bool {
-        self.failures.iter().any(|failure| failure.kind == FailureKind::ForeignKey)
+        self.failures.iter().any(|failure| matches!(failure.kind, FailureKind::ForeignKey | FailureKind::Unique))
     }
 
     /// Whether it may run on a snapshot.

@@ -162,6 +162,8 @@ pub enum FailureKind {
     DuplicateKey,
     /// A row refers to one that does not exist, or is still referred to.
     ForeignKey,
+    /// A row agrees with another where a unique constraint does not allow it, which the end looks at.
+    Unique,
     /// A row does not meet a condition of its table.
     Check,
     /// A number leaves the range of its type, or a division by zero.
@@ -174,6 +176,8 @@ pub enum FailureKind {
     OutOfBounds,
     /// A `#[pure]` function that is not declared total panics.
     Panic,
+    /// An expression of SQL has no value.
+    Expression,
     /// No memory for a new row or image.
     OutOfMemory,
 }
@@ -185,12 +189,14 @@ impl fmt::Display for FailureKind {
             FailureKind::MissingRow => "missing row",
             FailureKind::DuplicateKey => "duplicate key",
             FailureKind::ForeignKey => "foreign key",
+            FailureKind::Unique => "unique constraint",
             FailureKind::Check => "violated condition",
             FailureKind::Overflow => "overflow",
             FailureKind::CommutativeOverflow => "overflow of a sum",
             FailureKind::Type => "a value that does not fit",
             FailureKind::OutOfBounds => "out of bounds",
             FailureKind::Panic => "panic",
+            FailureKind::Expression => "an expression without a value",
             FailureKind::OutOfMemory => "out of memory",
         })
     }

@@ -1,20 +1,27 @@
-//! Random intermediate representations, many of them nonsense: the interpreter and the printer must come back.
+//! Random intermediate representations, many of them nonsense: the interpreter and the printer must come back. So must
+//! the analysis of valid ones. A footprint has all keys that are used.
 //!
 //! To get beyond the first step, procedures begin by giving every variable a value. Conditions, keys and headers of
 //! loops are mostly of the right type.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use seriatim_procedure::interpret::interpret;
+use seriatim_catalog::{ColumnDef, ColumnType, TableDef};
+use seriatim_procedure::analysis::{self, Schema};
+use seriatim_procedure::footprint::{KnownKeys, footprint};
+use seriatim_procedure::interpret::{Changes, Keys, Operate, interpret};
 use seriatim_procedure::ir::*;
 use seriatim_procedure::methods::METHODS;
-use seriatim_procedure::{Data, IntegerType, Value};
+use seriatim_procedure::{Data, EvaluationError, IntegerType, Value};
 
 use crate::build::*;
-use crate::support::toy::Toy;
+use crate::support::toy::{Toy, ToyError};
 
 const VARIABLES: u16 = 5;
 
@@ -270,6 +277,99 @@ fn beginning() -> impl Strategy<Value = Vec<Value>> {
         .prop_map(|(a, b, c, d, e)| vec![a, b, c, Value::Option(d.map(Box::new)), e])
 }
 
+fn schema() -> Schema {
+    let column = |name| ColumnDef::new(name, ColumnType::U8);
+    let table = TableDef::builder("t").column(column("key")).column(column("value")).key(["key"]).finish();
+    Schema::new([table.expect("a valid table")])
+}
+
+/// The keys that a footprint visits, by operation, and the operations of which it knows none at times.
+#[derive(Default)]
+struct Footprint {
+    visited: HashSet<(u16, String)>,
+    unknown: HashSet<u16>,
+}
+
+impl Footprint {
+    fn note(&mut self, operation: &Operation, keys: Option<KnownKeys>) -> Result<(), EvaluationError> {
+        let keys = match keys {
+            Some(KnownKeys::One(key)) => Some(format!("{key:?}")),
+            Some(KnownKeys::Range(keys)) => Some(format!("{keys:?}")),
+            Some(KnownKeys::Row(row)) => {
+                row.iter().find(|(name, _)| **name == *"key").map(|(_, key)| format!("{key:?}"))
+            }
+            None => None,
+        };
+        match keys {
+            Some(keys) => _ = self.visited.insert((operation.id.0, keys)),
+            None => _ = self.unknown.insert(operation.id.0),
+        }
+        Ok(())
+    }
+}
+
+/// Notes the keys of each operation.
+struct Watched {
+    toy: Toy,
+    seen: RefCell<Vec<(u16, String)>>,
+}
+
+impl Watched {
+    fn note(&self, operation: &Operation, keys: &impl std::fmt::Debug) {
+        self.seen.borrow_mut().push((operation.id.0, format!("{keys:?}")));
+    }
+}
+
+impl Operate for Watched {
+    type Error = ToyError;
+
+    fn get(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<Option<Value>, ToyError> {
+        self.note(operation, &key);
+        self.toy.get(operation, table, key)
+    }
+
+    fn update(
+        &self,
+        operation: &Operation,
+        table: &str,
+        key: Vec<Value>,
+        body: &mut dyn FnMut(Value) -> Result<Changes, ToyError>,
+    ) -> Result<bool, ToyError> {
+        self.note(operation, &key);
+        self.toy.update(operation, table, key, body)
+    }
+
+    fn insert(&self, operation: &Operation, table: &str, columns: Changes) -> Result<(), ToyError> {
+        columns.iter().filter(|(name, _)| **name == *"key").for_each(|(_, key)| self.note(operation, key));
+        self.toy.insert(operation, table, columns)
+    }
+
+    fn delete(&self, operation: &Operation, table: &str, key: Vec<Value>) -> Result<bool, ToyError> {
+        self.note(operation, &key);
+        self.toy.delete(operation, table, key)
+    }
+
+    fn scan(
+        &self,
+        operation: &Operation,
+        table: &str,
+        keys: Keys,
+        reverse: bool,
+        visit: &mut dyn FnMut(Value) -> Result<ControlFlow<()>, ToyError>,
+    ) -> Result<(), ToyError> {
+        self.note(operation, &keys);
+        self.toy.scan(operation, table, keys, reverse, visit)
+    }
+
+    fn missing(&self, operation: &Operation, table: &str, key: &[Value]) -> ToyError {
+        self.toy.missing(operation, table, key)
+    }
+
+    fn abort(&self, error: Value) -> ToyError {
+        self.toy.abort(error)
+    }
+}
+
 proptest! {
     #![proptest_config(crate::config())]
 
@@ -290,7 +390,19 @@ proptest! {
         steps.push(return_(end));
         let procedure = procedure("random", 2, &["a", "b", "a", "", "e"], &["t"], steps);
         prop_assert!(procedure.to_string().starts_with("procedure random(a#0, b)\n"));
+        // If it is one, it can be analysed.
+        if analysis::validate(&procedure).is_ok() {
+            let _ = analysis::analyse(&procedure, &schema());
+        }
+        let mut known = Footprint::default();
+        let is_whole = footprint(&procedure, &arguments, &mut |operation, keys| known.note(operation, keys));
+        let watched = Watched { toy, seen: RefCell::default() };
         // It ends, in whatever way. So does a scan whose body inserts ahead of it: keys do not grow without end.
-        let _ = interpret(&procedure, &arguments, &toy);
+        let _ = interpret(&procedure, &arguments, &watched);
+        for (operation, keys) in watched.seen.take() {
+            let is_visited = known.visited.contains(&(operation, keys.clone()));
+            prop_assert!(!is_whole || is_visited || known.unknown.contains(&operation),
+                "operation {operation} has {keys}, and its footprint {:?}", known.visited);
+        }
     }
 }

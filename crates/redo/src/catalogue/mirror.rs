@@ -33,6 +33,9 @@ pub(crate) struct Table {
     /// Written only if it is not the first column of the key, as `nulls_distinct`.
     #[serde(default, skip_serializing_if = "is_by_first_column")]
     partition: Partition,
+    /// Written only if there is one, as `nulls_distinct`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key_name: Option<String>,
     /// Written only if it is not zero, as `nulls_distinct`.
     #[serde(default, skip_serializing_if = "is_zero")]
     extension: u64,
@@ -58,6 +61,10 @@ fn is_by_first_column(partition: &Partition) -> bool {
     *partition == Partition::default()
 }
 
+fn is_at_once(checked: &catalog::Checked) -> bool {
+    *checked == catalog::Checked::Immediately
+}
+
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
@@ -73,6 +80,9 @@ pub(crate) struct Index {
     /// misread it. An older manifest keeps its meaning.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     nulls_distinct: bool,
+    /// Likewise, if it is not always at once.
+    #[serde(default, skip_serializing_if = "is_at_once")]
+    checked: catalog::Checked,
     organization: Organization,
 }
 
@@ -112,6 +122,7 @@ impl From<&super::TableEntry> for Table {
             key: index.parts.iter().map(KeyPart::from).collect(),
             unique: index.unique,
             nulls_distinct: definition.has_distinct_nulls(index),
+            checked: index.checked,
             organization: index.organization,
         };
         Table {
@@ -129,6 +140,7 @@ impl From<&super::TableEntry> for Table {
                 catalog::Partitioning::KeyColumn(at) => Partition::KeyColumn(at as u64),
                 catalog::Partitioning::Replicated => Partition::Replicated,
             },
+            key_name: definition.key_name.as_ref().map(|name| name.to_string()),
             extension: definition.extension as u64,
             void: from.is_void,
         }
@@ -150,12 +162,14 @@ impl TryFrom<Table> for super::TableEntry {
             name: index.name.into(),
             parts: index.key.into_iter().map(KeyPart::into).collect(),
             unique: index.unique,
+            checked: index.checked,
             organization: index.organization,
         };
         let definition = catalog::TableDef {
             name: from.name.into(),
             columns,
             key: from.key.into_iter().map(KeyPart::into).collect(),
+            key_name: from.key_name.map(Into::into),
             organization: from.organization,
             indexes: indexes.into_iter().map(index).collect(),
             // In the catalogue each is a row of its own; a manifest has none.

@@ -6,7 +6,7 @@ use expect_test::expect;
 use seriatim_base::Epoch;
 use seriatim_base::disk::Disk;
 use seriatim_catalog::wire::{RowWire, write_varint};
-use seriatim_catalog::{Identity, Layout, OnChange, Organization, OutOfLineStore, OutOfMemory, RowWriter};
+use seriatim_catalog::{Checked, Identity, Layout, OnChange, Organization, OutOfLineStore, OutOfMemory, RowWriter};
 
 use super::*;
 use crate::LogError;
@@ -84,6 +84,16 @@ fn foreign_keys_are_rows_that_agree_with_other_tables() {
         .assert_eq(&refused(child_rows));
     expect!["table 6 lacks one of its references"]
         .assert_eq(&refused(both.into_iter().filter(|row| row.key != (6, 6, 0)).collect()));
+}
+
+#[test]
+fn an_index_says_when_it_is_checked() {
+    let mut entry = entry(4, "item", 0);
+    entry.definition.indexes[0].checked = Checked::Deferrable;
+    let rows = rows(&entry);
+    let index = rows.iter().find(|row| row.key == (4, 2, 0)).expect("it has an index");
+    assert!(index.body.contains(r#""nulls_distinct":true,"checked":"deferrable""#), "{}", index.body);
+    assert_eq!(Catalogue::of_rows(rows).expect("they make a table").tables, [entry]);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::SchemaError;
 use crate::catalog::{
-    CheckDef, ColumnDef, ColumnType, Identity, IdentityKind, IndexDef, KeyPart, Organization, PartName, Partitioning,
-    ReferenceDef, TableBuilder, TableDef, asc, desc,
+    CheckDef, Checked, ColumnDef, ColumnType, Identity, IdentityKind, IndexDef, KeyPart, Organization, PartName,
+    Partitioning, ReferenceDef, TableBuilder, TableDef, asc, desc,
 };
 
 /// A table, as a dump has it: columns are named, not numbered. What is not there is as in a table that is not declared
@@ -28,6 +28,9 @@ pub(super) struct Declaration<'d> {
     references: Vec<ReferenceDef>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     checks: Vec<CheckDef>,
+    /// The name of the primary key as a constraint, if it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key_name: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     capacity: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -88,8 +91,14 @@ struct Index {
     unique: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     nulls_not_distinct: bool,
+    #[serde(default, skip_serializing_if = "is_at_once")]
+    checked: Checked,
     #[serde(default)]
     organization: Organization,
+}
+
+fn is_at_once(checked: &Checked) -> bool {
+    *checked == Checked::Immediately
 }
 
 /// The name of a column of a key.
@@ -120,6 +129,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
             name,
             columns,
             key,
+            key_name,
             organization,
             indexes,
             references,
@@ -145,12 +155,13 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
             }
         };
         let index = |index: &IndexDef| {
-            let IndexDef { name, parts: key, unique, nulls_not_distinct, organization } = index;
+            let IndexDef { name, parts: key, unique, nulls_not_distinct, checked, organization } = index;
             Index {
                 name: name.to_string(),
                 key: parts(table, key),
                 unique: *unique,
                 nulls_not_distinct: *nulls_not_distinct,
+                checked: *checked,
                 organization: *organization,
             }
         };
@@ -162,6 +173,7 @@ impl<'d> From<&'d TableDef> for Declaration<'d> {
             indexes: indexes.iter().map(index).collect(),
             references: references.clone(),
             checks: checks.clone(),
+            key_name: key_name.as_ref().map(|name| name.to_string()),
             capacity: *capacity as u64,
             cluster: key[..*cluster].iter().map(|part| column_of(table, part).to_owned()).collect(),
             partition: match partitioning {
@@ -192,10 +204,13 @@ impl TryFrom<Declaration<'_>> for TableDef {
         let table = TableDef::builder(declaration.table.into_owned());
         let columns = declaration.columns.into_iter().map(column);
         let mut table = columns.fold(table, TableBuilder::column).key(names(declaration.key));
+        if let Some(name) = declaration.key_name {
+            table = table.key_name(name);
+        }
         if declaration.organization == Organization::Hash {
             table = table.hash();
         }
-        for Index { name, key, unique, nulls_not_distinct, organization } in declaration.indexes {
+        for Index { name, key, unique, nulls_not_distinct, checked, organization } in declaration.indexes {
             table = match (unique, organization) {
                 (true, organization) => table.unique_index(name, names(key), organization),
                 (false, Organization::Ordered) => table.index(name, names(key)),
@@ -204,6 +219,11 @@ impl TryFrom<Declaration<'_>> for TableDef {
             if nulls_not_distinct {
                 table = table.nulls_not_distinct();
             }
+            table = match checked {
+                Checked::Immediately => table,
+                Checked::Deferrable => table.deferrable(),
+                Checked::Deferred => table.deferred(),
+            };
         }
         table = declaration.references.into_iter().fold(table, TableBuilder::reference);
         for CheckDef { name, expression } in declaration.checks {
@@ -306,6 +326,8 @@ fn constraints(table: &TableDef) -> String {
         for (is_so, what) in [
             (index.unique, "unique"),
             (index.nulls_not_distinct, "nulls not distinct"),
+            (index.checked == Checked::Deferrable, "deferrable"),
+            (index.checked == Checked::Deferred, "deferred"),
             (index.organization == Organization::Hash, "hashed"),
         ] {
             let _ = if is_so { write!(text, ", {what}") } else { Ok(()) };

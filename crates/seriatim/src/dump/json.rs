@@ -83,6 +83,9 @@ pub(super) struct RightsBody {
     /// None of the schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) table: Option<String>,
+    /// Or of this sequence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sequence: Option<String>,
     pub(super) owner: u32,
     pub(super) grants: Vec<WrittenGrant>,
 }
@@ -92,11 +95,12 @@ impl AccessLine {
     pub(super) fn new(access: &Access, name: impl Fn(Object) -> Option<String>) -> AccessLine {
         let roles = access.roles().map(|(id, role)| (id, role.clone())).collect();
         let rights = access.objects().filter_map(|(object, rights)| {
-            let table = match object {
-                Object::Schema => None,
-                object => Some(name(object)?),
+            let (table, sequence) = match object {
+                Object::Schema => (None, None),
+                Object::Table(_) => (Some(name(object)?), None),
+                Object::Sequence(_) => (None, Some(name(object)?)),
             };
-            Some(RightsBody { table, owner: rights.owner, grants: rights.written() })
+            Some(RightsBody { table, sequence, owner: rights.owner, grants: rights.written() })
         });
         AccessLine { access: AccessBody { roles, rights: rights.collect() } }
     }

@@ -44,6 +44,9 @@ pub struct LoadedTable {
     pub rows: u64,
     /// Whether the load created it.
     pub is_new: bool,
+    /// The foreign keys of the dump that it lacks, as the rows that were loaded do not allow them. A load of the other
+    /// rows adds them.
+    pub lacks: Vec<String>,
 }
 
 /// A load ended early. What it had loaded until then stays.
@@ -171,6 +174,16 @@ impl fmt::Display for LoadError {
             (0, true) => f.write_str("nothing is loaded"),
             (0, false) => write!(f, "no row is loaded, and tables were created: {}", made.join(", ")),
             (lines, _) => write!(f, "loaded are the rows up to line {lines}: {}", some.join(", ")),
+        }?;
+        let lacks =
+            |table: &LoadedTable| table.lacks.iter().map(|key| format!("{key} of {}", table.name)).collect::<Vec<_>>();
+        match loaded.tables.iter().flat_map(lacks).collect::<Vec<_>>() {
+            lacks if lacks.is_empty() => Ok(()),
+            lacks => write!(
+                f,
+                "; foreign keys that these rows do not allow are added by a load of the other rows: {}",
+                lacks.join(", ")
+            ),
         }
     }
 }
@@ -190,11 +203,12 @@ impl Database {
     /// Loads a dump in JSON: creates its tables and inserts its rows, in transactions of many rows. Tables that exist
     /// keep their rows, and must be declared alike. A key that exists is an error. Foreign keys of tables that it
     /// creates are added when all rows are there, so rows can be in any order. In tables that exist, rows follow those
-    /// to which they refer.
+    /// to which they refer. Foreign keys that such a table lacks, and the dump declares, are added at the end, too.
     ///
     /// # Errors
     /// [`LoadError`], with the line and what is loaded. A line that is wrong ends the load: the rows of the lines
-    /// before it are loaded then.
+    /// before it are loaded then. Foreign keys that these rows allow are added, and the error names the others. To
+    /// resume, load a dump with the same declarations and the other rows: it adds the rest of them.
     pub fn load(&self, input: impl BufRead) -> Result<Loaded, LoadError> {
         let mut loader = Loader::new(self);
         let done = loader.dump(input);
@@ -251,7 +265,7 @@ struct Loader<'d> {
     /// Bytes of the lines of the batch.
     bytes: usize,
     loaded: Loaded,
-    /// The foreign keys of tables that it created, which follow the rows: these are in any order.
+    /// The foreign keys that tables lack, which follow the rows: these are in any order.
     references: Vec<(String, Vec<ReferenceDef>)>,
     /// For each table: the sequence of its identity column with the greatest number that was loaded, in the order of
     /// the sequence. None if the dump says how far it is.
@@ -276,21 +290,37 @@ impl<'d> Loader<'d> {
     /// Loads the rows before a line that is wrong.
     fn finish(mut self, done: Result<(), Wrong>) -> Result<Loaded, LoadError> {
         // An error of an earlier row comes first.
-        let done = self.commit().and(done).and_then(|()| self.refer());
+        let done = self.commit().and(done);
+        let referred = self.refer();
         let advanced = self.advance_identities();
-        match done.and(advanced) {
+        match done.and(referred).and(advanced) {
             Ok(()) => Ok(self.loaded),
             Err((line, problem)) => Err(LoadError { line, problem, loaded: self.loaded }),
         }
     }
 
-    /// Adds the foreign keys of the tables that were created.
+    /// Adds the foreign keys of the dump: if not all, then each that the loaded rows allow.
     fn refer(&mut self) -> Result<(), Wrong> {
-        let begin = self.db.migration();
-        let all = std::mem::take(&mut self.references).into_iter().fold(begin, |migration, (table, references)| {
-            migration.change(&table, references.into_iter().map(Change::add_reference))
-        });
-        all.run().map(drop).map_err(|error| (self.loaded.lines, LoadProblem::Schema(error)))
+        let references = std::mem::take(&mut self.references);
+        let add = |references: &[(String, Vec<ReferenceDef>)]| {
+            let begin = self.db.migration();
+            let all = references.iter().fold(begin, |migration, (table, references)| {
+                migration.change(table, references.iter().cloned().map(Change::add_reference))
+            });
+            all.run().map(drop)
+        };
+        let Err(error) = add(&references) else { return Ok(()) };
+        for (table, references) in references {
+            for reference in references {
+                let name = reference.name.to_string();
+                if add(&[(table.clone(), vec![reference])]).is_err()
+                    && let Some(at) = self.by_name.get(&table)
+                {
+                    self.loaded.tables[*at].lacks.push(name);
+                }
+            }
+        }
+        Err((self.loaded.lines, LoadProblem::Schema(error)))
     }
 
     fn table(&mut self, handle: DynHandle, is_new: bool) {
@@ -298,7 +328,7 @@ impl<'d> Loader<'d> {
         self.by_name.insert(name.clone(), self.tables.len());
         self.identities.push(self.db.identity_of(&handle).map(|sequence| (sequence, None)));
         self.tables.push(handle);
-        self.loaded.tables.push(LoadedTable { name, rows: 0, is_new });
+        self.loaded.tables.push(LoadedTable { name, rows: 0, is_new, lacks: Vec::new() });
     }
 
     /// Adds a row to the transaction that is being gathered.
@@ -370,6 +400,16 @@ impl Loader<'_> {
 
     fn right(&self, access: &mut Access, rights: &RightsBody, ids: &HashMap<u32, u32>) -> Result<(), String> {
         let object = match &rights.table {
+            None if rights.sequence.is_some() => {
+                let name = rights.sequence.as_deref().unwrap_or_default();
+                let sequence = self.db.sequence(name).map_err(|error| error.to_string())?;
+                let object = self.db.object_of_sequence(&sequence);
+                // It may have rights of its own.
+                if access.objects().any(|(known, _)| known == object) {
+                    return Ok(());
+                }
+                object
+            }
             None => Object::Schema,
             Some(name) => match self.by_name.get(name) {
                 Some(&at) if self.loaded.tables[at].is_new => self.db.object_of(&self.tables[at]),
@@ -609,11 +649,20 @@ impl Loader<'_> {
     /// Creates the declared tables, or finds them.
     fn declare(&mut self, declared: &mut Option<Vec<(u64, TableDef)>>) -> Result<(), Wrong> {
         let Some(declared) = declared.take() else { return Ok(()) };
-        let mut found = Vec::new();
+        let (mut found, mut references) = (Vec::new(), Vec::<(String, Vec<ReferenceDef>)>::new());
         for (line, table) in &declared {
             let existing = self.db.open_dyn(&table.name).ok();
-            if let Some(difference) = existing.as_ref().and_then(|found| found.definition().difference(table)) {
-                return Err((*line, LoadProblem::Differs { table: table.name.to_string(), difference }));
+            if let Some(existing) = &existing {
+                // A load that ended early may have left it without some of them.
+                let there = &existing.definition().references;
+                let is_declared = |reference: &&ReferenceDef| table.references.contains(reference);
+                let kept = there.iter().filter(is_declared).cloned().collect();
+                let alike = TableDef { references: kept, ..table.clone() };
+                if let Some(difference) = existing.definition().difference(&alike) {
+                    return Err((*line, LoadProblem::Differs { table: table.name.to_string(), difference }));
+                }
+                let lacking = table.references.iter().filter(|reference| !there.contains(reference));
+                references.push((table.name.to_string(), lacking.cloned().collect()));
             }
             found.push(existing);
         }
@@ -624,9 +673,7 @@ impl Loader<'_> {
         let others: Vec<TableDef> = others.map(|table| table.definition().clone()).collect();
         check_references(others.iter().chain(missing.iter().map(|(_, table)| table)))
             .map_err(|error| (line, LoadProblem::Schema(SchemaError::Invalid(error))))?;
-        let with_references = missing.iter().filter(|(_, table)| !table.references.is_empty());
-        self.references =
-            with_references.map(|(_, table)| (table.name.to_string(), table.references.clone())).collect();
+        references.extend(missing.iter().map(|(_, table)| (table.name.to_string(), table.references.clone())));
         let made = match missing.is_empty() {
             true => Vec::new(),
             false => {
@@ -637,6 +684,8 @@ impl Loader<'_> {
                 self.db.declare_all(missing).map_err(|error| (line, LoadProblem::Schema(error)))?
             }
         };
+        references.retain(|(_, references)| !references.is_empty());
+        self.references = references;
         let mut made = made.into_iter();
         for existing in found {
             let is_new = existing.is_none();

@@ -187,7 +187,12 @@ impl Database {
         let access = self.access();
         if tables.is_empty() && *access != Access::default() {
             let named = |object| handles.iter().find(|table| self.object_of(table) == object);
-            let name = |object| named(object).map(|table| table.definition().name.to_string());
+            let sequences = self.sequences();
+            let name = |object| {
+                let sequence = sequences.iter().find(|sequence| sequence.object() == object);
+                let sequence = sequence.map(|sequence| sequence.definition().name.to_string());
+                named(object).map(|table| table.definition().name.to_string()).or(sequence)
+            };
             writer.access = Some(json::AccessLine::new(&access, name));
         }
         writer.begin()?;

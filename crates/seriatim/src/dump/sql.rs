@@ -94,7 +94,11 @@ pub(super) fn create(table: &TableDef, sequence: Option<&SequenceDef>) -> Result
     for check in &table.checks {
         let _ = writeln!(sql, "    CONSTRAINT {} CHECK ({}),", name(table, &check.name)?, condition(table, check)?);
     }
-    let _ = writeln!(sql, "    PRIMARY KEY ({})\n);", key(table, &table.key, false)?);
+    let own = match &table.key_name {
+        Some(own) => format!("CONSTRAINT {} ", name(table, own)?),
+        None => String::new(),
+    };
+    let _ = writeln!(sql, "    {own}PRIMARY KEY ({})\n);", key(table, &table.key, false)?);
     Ok(sql)
 }
 
@@ -109,7 +113,16 @@ pub(super) fn indexes(tables: &[&TableDef]) -> Result<String, DumpError> {
             false => String::new(),
         };
         let nulls = if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" };
-        let (on, key) = (name(table, &table.name)?, key(table, &index.parts, true)?);
+        let on = name(table, &table.name)?;
+        if index.is_deferrable() {
+            // Only a constraint can be, and its columns have no order.
+            let (nulls, key, checked) = (nulls.trim_start(), key(table, &index.parts, false)?, index.checked.sql());
+            let constraint = if own.is_empty() { own } else { format!("CONSTRAINT {own}") };
+            let nulls = if nulls.is_empty() { String::new() } else { format!("{nulls} ") };
+            let _ = writeln!(sql, "ALTER TABLE {on} ADD {constraint}UNIQUE {nulls}({key}){checked};");
+            continue;
+        }
+        let key = key(table, &index.parts, true)?;
         let _ = writeln!(sql, "CREATE {unique}INDEX {own}ON {on} ({key}){nulls};");
     }
     Ok(sql)

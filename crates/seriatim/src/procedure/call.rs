@@ -82,6 +82,8 @@ impl Session {
         _procedure: P,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
+        let mut place = None;
+        let arguments = self.complete::<P>(arguments, &mut place)?;
         let mut result = self.call_unless_overtaken::<P>(arguments, None);
         self.runner.answer(&mut result);
         result
@@ -99,9 +101,34 @@ impl Session {
         &mut self,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
-        let mut output = None;
+        let (mut output, mut place) = (None, None);
+        let arguments = self.complete::<P>(arguments, &mut place)?;
         let committed = self.call_in::<P>(arguments, None, &mut output)?;
         Ok(with_value(committed, output))
+    }
+
+    /// All arguments of a call: with the numbers that it takes now. Its attempts have the same.
+    #[inline]
+    pub(crate) fn complete<'given, P: Declared>(
+        &mut self,
+        given: &'given P::Arguments,
+        place: &'given mut Option<P::All>,
+    ) -> Result<&'given P::All, TransactError> {
+        match P::NUMBERS.is_empty() {
+            true => P::complete(given, &mut |_| Ok(0), place),
+            false => self.complete_numbers::<P>(given, place),
+        }
+    }
+
+    #[cold]
+    fn complete_numbers<'given, P: Declared>(
+        &mut self,
+        given: &'given P::Arguments,
+        place: &'given mut Option<P::All>,
+    ) -> Result<&'given P::All, TransactError> {
+        let at = self.find_declared::<P>()?;
+        let (entry, engine) = (Arc::clone(&self.called.entries[at]), self.runner.engine());
+        P::complete(given, &mut |at| engine.next_number(&entry.numbers[at]), place)
     }
 
     /// As [`Session::call_declared`], in these partitions if they are known. It is called again if its result would
@@ -109,7 +136,7 @@ impl Session {
     #[inline]
     fn call_unless_overtaken<P: Declared>(
         &mut self,
-        arguments: &P::Arguments,
+        arguments: &P::All,
         known: Option<&InPartitions>,
     ) -> Result<Committed<P::Output>, TransactError> {
         let mut output = None;
@@ -125,7 +152,7 @@ impl Session {
     #[inline]
     fn call_in<P: Declared>(
         &mut self,
-        arguments: &P::Arguments,
+        arguments: &P::All,
         known: Option<&InPartitions>,
         output: &mut Option<P::Output>,
     ) -> Result<Committed<()>, TransactError> {
@@ -139,14 +166,14 @@ impl Session {
         if let Some(partitions) = runner.partitions()
             && let Some(owned) = match known {
                 Some(known) if std::ptr::eq(entry, &*known.entry) => Some(Ok(known.owned)),
-                _ => entry.owned::<P>(arguments, partitions),
+                _ => entry.owned(&body, partitions),
             }
         {
             runner.reach(owned?);
         }
         let keeps = conflicts.are_frequent() || entry.checked;
         let mut result = match entry.strategy {
-            CallStrategy::Checked => check::run_checked::<P>(runner, entry, arguments, output),
+            CallStrategy::Checked => check::run_checked(runner, entry, &body, output),
             CallStrategy::Pieces => run_scheduled::<P>(runner, procedures, entry, arguments, output),
             CallStrategy::Repaired if keeps => run_scheduled::<P>(runner, procedures, entry, arguments, output),
             // The only place where the procedure's body is compiled.
@@ -166,25 +193,40 @@ impl Session {
             in_procedure(error, P::NAME);
         }
         #[cfg(feature = "test-support")]
-        self.record_call::<P>(arguments, result.as_ref().map(|_| output.as_ref().expect("a call leaves its result")));
+        self.record_value(
+            P::NAME,
+            arguments,
+            result.as_ref().map(|_| output.as_ref().expect("a call leaves its result")),
+        );
         result
     }
 
     /// A step of a call whose thread does not wait for the decision. A procedure that does not run from top to bottom
     /// runs whole in one step, if its thread may `wait`.
-    pub(crate) fn step_declared<P: Declared>(
+    pub(crate) fn step_declared<P: Declared, R: Data>(
         &mut self,
-        _: P,
-        arguments: &P::Arguments,
-        known: Option<&InPartitions>,
-        detached: &mut Detached<P::Output>,
-        decided: Option<Decided>,
-        wait: bool,
-    ) -> Step<P::Output> {
+        (given, place): (&P::Arguments, &mut Option<P::All>),
+        Stepping { known, detached, decided, wait }: Stepping<'_, R>,
+        convert: impl Fn(P::Output) -> R,
+    ) -> Step<R> {
         let at = match self.find_declared::<P>() {
             Ok(at) => at,
             Err(error) => return Step::Done(Err(error)),
         };
+        if !P::NUMBERS.is_empty() && place.is_none() {
+            // They may have to be reserved first.
+            if !wait {
+                return Step::Stalled;
+            }
+            if let Err(error) = self.complete::<P>(given, place) {
+                return Step::Done(Err(error));
+            }
+        }
+        let arguments = match P::NUMBERS.is_empty() {
+            true => P::complete(given, &mut |_| Ok(0), place).ok(),
+            false => place.as_ref(),
+        };
+        let arguments = arguments.expect("it was completed");
         let Session { runner, called, .. } = self;
         let entry = called.entry(at);
         // A transaction that waits for its decision cannot be repaired.
@@ -198,18 +240,19 @@ impl Session {
                 return Step::Stalled;
             }
             // As `call`, but the thread does not wait until the result is durable: the executor withholds it.
-            return Step::Done(self.call_unless_overtaken::<P>(arguments, known));
+            let result = self.call_unless_overtaken::<P>(arguments, known);
+            return Step::Done(result.map(|committed| self::convert(committed, convert)));
         }
         runner.tx.name_procedure(P::NAME);
         let handles = entry.handles::<P>();
         let body = Straight::<P> { handles, arguments };
-        let mut step = detached.step(runner, decided, wait, |core| body.value(Tx::of(core)));
+        let mut step = detached.step(runner, decided, wait, |core| body.value(Tx::of(core)).map(&convert));
         if let Step::Done(Err(error)) = &mut step {
             in_procedure(error, P::NAME);
         }
         #[cfg(feature = "test-support")]
         if let Step::Done(result) = &step {
-            self.record_call::<P>(arguments, result.as_ref().map(|committed| &committed.value));
+            self.record_value(P::NAME, arguments, result.as_ref().map(|committed| &committed.value));
         }
         step
     }
@@ -258,11 +301,23 @@ impl Session {
         self.runner.pending(result)
     }
 
-    fn call_named(&mut self, name: &str, arguments: &Value) -> Result<Committed<Value>, TransactError> {
+    pub(crate) fn call_named(&mut self, name: &str, arguments: &Value) -> Result<Committed<Value>, TransactError> {
         self.runner.tx.renew();
         let at = self.find_by_name(name)?;
-        let call = self.called.entries[at].call_by_name;
-        call(self, arguments)
+        let call = self.called.entries[at].registered.call_by_name();
+        call(self, at, arguments)
+    }
+
+    /// As [`Session::step_declared`], of the procedure of this name.
+    pub(crate) fn step_named(&mut self, name: &str, arguments: &Value, stepping: Stepping<'_, Value>) -> Step<Value> {
+        let called = self.called.entries.iter().position(|entry| entry.name == name);
+        // An attempt that is decided ends, whatever has become of its procedure.
+        let at = match called.filter(|_| stepping.decided.is_some()).map_or_else(|| self.find_by_name(name), Ok) {
+            Ok(at) => at,
+            Err(error) => return Step::Done(Err(error)),
+        };
+        let step = self.called.entries[at].registered.step_by_name();
+        step(self, at, arguments, stepping)
     }
 
     /// The place of this procedure in the session's list.
@@ -292,7 +347,7 @@ impl Session {
         };
         drop(registry);
         let Called { entries, conflicts } = &mut self.called;
-        let at = entries.iter().position(|known| known.id == entry.id).unwrap_or(entries.len());
+        let at = entries.iter().position(|known| known.name == entry.name).unwrap_or(entries.len());
         match entries.get_mut(at) {
             Some(replaced) => *replaced = entry,
             None => {
@@ -313,20 +368,20 @@ pub(crate) struct InPartitions {
 impl Entry {
     /// The partitions that a call owns while it runs; `None` if the procedure does not run whole.
     #[inline]
-    pub(crate) fn owned<P: Declared>(
+    pub(crate) fn owned(
         &self,
-        arguments: &P::Arguments,
+        arguments: &impl reach::Arguments,
         partitions: &Partitions,
     ) -> Option<Result<PartitionSet, TransactError>> {
         let is_whole = matches!(self.strategy, CallStrategy::Straight | CallStrategy::Checked);
-        is_whole.then(|| self.reach.of(&Straight::<P> { handles: self.handles::<P>(), arguments }, partitions))
+        is_whole.then(|| self.reach.of(arguments, partitions))
     }
 }
 
 /// A procedure's body with its arguments.
 pub(crate) struct Straight<'c, P: Declared> {
     pub(crate) handles: &'c P::Handles,
-    pub(crate) arguments: &'c P::Arguments,
+    pub(crate) arguments: &'c P::All,
 }
 
 impl<P: Declared> Body for Straight<'_, P> {
@@ -366,11 +421,12 @@ fn run_scheduled<P: Declared>(
     runner: &mut Runner,
     procedures: &RwLock<Registry>,
     entry: &Entry,
-    arguments: &P::Arguments,
+    arguments: &P::All,
     output: &mut Option<P::Output>,
 ) -> Result<Committed<()>, TransactError> {
     let handles = entry.handles::<P>();
-    let checker = entry.checked.then(|| PlanChecker::of::<P>(entry, arguments));
+    let straight = Straight::<P> { handles, arguments };
+    let checker = entry.checked.then(|| PlanChecker::new(entry, arguments.to_value(), &straight));
     follow_schedule(runner, procedures, entry, checker.as_ref(), &mut |tx, schedule| {
         *output = Some(P::scheduled(tx, handles, arguments, schedule)?);
         Ok(())
@@ -407,19 +463,54 @@ fn follow_schedule(
 /// Calls a procedure with dynamic values.
 pub(crate) fn by_name<P: Declared>(
     session: &mut Session,
+    _: usize,
     arguments: &Value,
 ) -> Result<Committed<Value>, TransactError> {
-    let arguments = P::Arguments::from_value(arguments).map_err(|error| unfit::<P>(&error))?;
+    let arguments = P::Arguments::from_value(arguments).map_err(|error| unfit(P::NAME, &error))?;
     session.call_declared::<P>(&arguments).map(to_value)
+}
+
+/// As [`Session::step_declared`], with dynamic values.
+pub(crate) fn step_by_name<P: Declared>(
+    session: &mut Session,
+    _: usize,
+    arguments: &Value,
+    stepping: Stepping<'_, Value>,
+) -> Step<Value> {
+    let given = match P::Arguments::from_value(arguments) {
+        Ok(given) => given,
+        Err(error) => return Step::Done(Err(unfit(P::NAME, &error))),
+    };
+    // Numbers that a call has taken are not kept between its steps.
+    match (P::NUMBERS.is_empty(), stepping.wait) {
+        (true, _) => session.step_declared::<P, Value>((&given, &mut None), stepping, |value| value.to_value()),
+        (false, true) => Step::Done(session.call_declared::<P>(&given).map(to_value)),
+        (false, false) => Step::Stalled,
+    }
+}
+
+/// A step of a call by an executor.
+pub(crate) struct Stepping<'s, R> {
+    /// The partitions of the call, if they are known.
+    pub(crate) known: Option<&'s InPartitions>,
+    pub(crate) detached: &'s mut Detached<R>,
+    /// The decision of the last attempt, if there is one.
+    pub(crate) decided: Option<Decided>,
+    /// Whether the thread may wait.
+    pub(crate) wait: bool,
 }
 
 /// Converts the value to data.
 pub(crate) fn to_value<R: Data>(committed: Committed<R>) -> Committed<Value> {
+    convert(committed, |value| value.to_value())
+}
+
+fn convert<R, S>(committed: Committed<R>, convert: impl Fn(R) -> S) -> Committed<S> {
     let Committed { value, receipt, attempts } = committed;
-    Committed { value: value.to_value(), receipt, attempts }
+    Committed { value: convert(value), receipt, attempts }
 }
 
 /// The error for arguments that are not of the procedure's types.
-pub(crate) fn unfit<P: Declared>(error: &EvaluationError) -> TransactError {
-    TransactError::Arguments { procedure: P::NAME.to_owned(), problem: error.to_string() }
+pub(crate) fn unfit(procedure: &str, error: &EvaluationError) -> TransactError {
+    TransactError::Arguments { procedure: procedure.to_owned(), problem: error.to_string() }
 }

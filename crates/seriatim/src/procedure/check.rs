@@ -22,6 +22,8 @@ use seriatim_procedure::check_column;
 use seriatim_procedure::ir::{Procedure, StepId};
 use seriatim_procedure::plan::{Kind, Operation, Plan, Symbol};
 
+use super::call::Straight;
+use super::registered::CallArguments;
 use super::registry::Entry;
 use super::{Access, Data, Declared, IntegerType, Keys, Touch, Value};
 use crate::{Abort, TransactError, Tx};
@@ -31,16 +33,12 @@ use crate::{Abort, TransactError, Tx};
 pub(crate) fn run_checked<P: Declared>(
     runner: &mut Runner,
     entry: &Entry,
-    arguments: &P::Arguments,
+    call: &Straight<'_, P>,
     output: &mut Option<P::Output>,
 ) -> Result<Committed<()>, TransactError> {
-    let handles = entry.handles::<P>();
-    let checker = PlanChecker::of::<P>(entry, arguments);
-    checker.run(runner, entry, &mut |tx| P::straight(&tx.core, handles, arguments, output))
+    let checker = PlanChecker::new(entry, call.arguments.to_value(), call);
+    checker.run(runner, entry, &mut |tx| P::straight(&tx.core, call.handles, call.arguments, output))
 }
-
-/// Visits each row or range that the arguments determine.
-type Footprint<'f> = dyn Fn(&mut dyn FnMut(Touch<'_>)) -> bool + 'f;
 
 /// An access from the footprint, before the execution.
 #[derive(Debug)]
@@ -74,21 +72,16 @@ pub(crate) struct PlanChecker<'j> {
 }
 
 impl<'j> PlanChecker<'j> {
-    pub(crate) fn of<P: Declared>(entry: &'j Entry, arguments: &P::Arguments) -> PlanChecker<'j> {
-        let handles = entry.handles::<P>();
-        PlanChecker::new(entry, arguments.to_value(), &|visit| P::footprint(handles, arguments, visit))
-    }
-
-    fn new(entry: &'j Entry, arguments: Value, footprint: &Footprint<'_>) -> PlanChecker<'j> {
+    pub(crate) fn new(entry: &'j Entry, arguments: Value, call: &dyn CallArguments) -> PlanChecker<'j> {
         let mut accesses = Vec::new();
-        let visit = AssertUnwindSafe(|| footprint(&mut |touch| accesses.push(FootprintAccess::from(touch))));
+        let visit = AssertUnwindSafe(|| call.touches(&mut |touch| accesses.push(FootprintAccess::from(touch))));
         // If the footprint ends early, or panics, keys are checked only where the plan's symbols give them.
         let footprint = catch_unwind(visit).unwrap_or(false).then_some(accesses);
         PlanChecker { plan: &entry.plan, footprint, declaration: &entry.declaration, arguments }
     }
 
     /// Runs `body` as a transaction of its own.
-    fn run(
+    pub(crate) fn run(
         &self,
         runner: &mut Runner,
         entry: &Entry,

@@ -7,7 +7,7 @@
 //! [`Fragment`] adds the results of earlier rounds. `seriatim_engine::procedure::fragment` defines which operations
 //! run in which partition.
 
-use std::any::{TypeId, type_name};
+use std::any::TypeId;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use seriatim_catalog::{Key, TableDef, Value};
 pub use seriatim_engine::procedure::divided::{BOOKS, Call, Fragment, Lock, Reply, Undivided};
 use seriatim_engine::procedure::divided::{Locking, copy, digest, fill, number_in};
-use seriatim_engine::procedure::fragment::{Division, FragmentRun, Spread};
-use seriatim_engine::procedure::reach::{Visit, visit_all};
+use seriatim_engine::procedure::fragment::{Division, FragmentRun};
+use seriatim_engine::procedure::reach::{self, visit_all};
 pub use seriatim_engine::procedure::undo::Undo;
 use seriatim_engine::{Runner, TxCore};
 use seriatim_procedure::analysis;
@@ -29,7 +29,7 @@ use super::{Declared, Schedule};
 use crate::{Abort, Database, Receipt, Session, TransactError, Tx};
 
 /// The error of a call whose execution contradicts its plan.
-fn unsound(what: impl Into<String>) -> TransactError {
+pub(crate) fn unsound(what: impl Into<String>) -> TransactError {
     let error: Box<dyn std::error::Error + Send + Sync> = what.into().into();
     TransactError::User(error.into())
 }
@@ -52,58 +52,21 @@ pub type FragmentEnd<'t> = dyn Fn(&Tx, &Undo) -> Result<(), Abort> + 't;
 /// A [`FragmentEnd`] that does nothing.
 pub const NOTHING: &FragmentEnd<'static> = &|_, _| Ok(());
 
-/// The functions that are compiled for each procedure.
-#[derive(Clone, Copy)]
-pub(crate) struct Compiled {
-    spread: fn(&Entry, &Division, &Partitions, &[u8]) -> Result<Spread, TransactError>,
-    run: fn(&mut Runner, &Entry, &Job<'_>) -> Result<Ran, TransactError>,
-    visit: fn(&Entry, &[u8], &mut Visit<'_>) -> Result<bool, TransactError>,
-    /// The type names of the arguments and the result.
-    types: [&'static str; 2],
-}
-
 /// One execution of a procedure's fragment.
-struct Job<'j> {
-    division: &'j Division,
-    partitions: &'j Partitions,
+pub(crate) struct Job<'j> {
+    pub(crate) division: &'j Division,
+    pub(crate) partitions: &'j Partitions,
     /// The partition; `None` where the results of all partitions are combined.
-    at: Option<usize>,
-    fragment: &'j Fragment,
-    undo: bool,
-    then: &'j FragmentEnd<'j>,
+    pub(crate) at: Option<usize>,
+    pub(crate) fragment: &'j Fragment,
+    pub(crate) undo: bool,
+    pub(crate) then: &'j FragmentEnd<'j>,
 }
 
-impl Compiled {
-    pub(crate) fn of<P: Declared>() -> Compiled {
-        let types = [type_name::<P::Arguments>(), type_name::<P::Output>()];
-        Compiled { spread: spread::<P>, run: run::<P>, visit: visit::<P>, types }
-    }
-}
-
-fn arguments<P: Declared>(bytes: &[u8]) -> Result<P::Arguments, TransactError> {
-    unpack_all(bytes).map_err(|error| unfit::<P>(&error))
-}
-
-fn spread<P: Declared>(
-    entry: &Entry,
-    division: &Division,
-    partitions: &Partitions,
-    bytes: &[u8],
-) -> Result<Spread, TransactError> {
-    let arguments = arguments::<P>(bytes)?;
-    let straight = Straight::<P> { handles: entry.handles::<P>(), arguments: &arguments };
-    division.call(&entry.reach, &straight, partitions)
-}
-
-/// Whether the footprint is complete.
-fn visit<P: Declared>(entry: &Entry, bytes: &[u8], visit: &mut Visit<'_>) -> Result<bool, TransactError> {
-    let arguments = arguments::<P>(bytes)?;
-    let straight = Straight::<P> { handles: entry.handles::<P>(), arguments: &arguments };
-    Ok(visit_all(&straight, visit))
-}
-
-fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Result<Ran, TransactError> {
-    let (arguments, handles) = (arguments::<P>(&job.fragment.arguments)?, entry.handles::<P>());
+/// Runs a fragment of a procedure that is a type.
+pub(crate) fn run<P: Declared>(runner: &mut Runner, entry: &Entry, job: &Job<'_>) -> Result<Ran, TransactError> {
+    let handles = entry.handles::<P>();
+    let arguments: P::All = unpack_all(&job.fragment.arguments).map_err(|error| unfit(P::NAME, &error))?;
     runner.tx.name_procedure(P::NAME);
     let mut reply = None;
     // A result that its caller could not decode must not be committed.
@@ -174,6 +137,11 @@ impl Database {
             let plan = &entry.plan;
             let fragments = analysis::fragments(plan, &schema);
             let in_parts = entry.follows_schedule;
+            if !entry.numbers.is_empty() {
+                let reason = "it takes numbers, and each partition has sequences of its own";
+                refused.push((entry.name.to_owned(), reason.to_owned()));
+                continue;
+            }
             let division = Division::new(plan, &entry.declaration, &fragments, &entry.reach, in_parts, self.engine());
             let division = match division {
                 Ok(division) => division,
@@ -231,7 +199,7 @@ impl Divided {
     /// the names count.
     pub fn digest(&self) -> u64 {
         let describe = |Procedure { entry, .. }: &Procedure| {
-            format!("{:?} {:?} {:?}", entry.plan, entry.declaration, entry.compiled.types)
+            format!("{:?} {:?} {:?}", entry.plan, entry.declaration, entry.registered.types())
         };
         digest(self.database.engine(), self.procedures.iter().map(describe))
     }
@@ -250,13 +218,41 @@ impl Divided {
     /// # Errors
     /// The procedure is not in the set; its arguments do not determine its partitions.
     pub fn call<P: Declared>(&self, _procedure: P, arguments: &P::Arguments) -> Result<Call, TransactError> {
+        let mut place = None;
+        // Those that take numbers are not in the set.
+        let arguments = P::complete(arguments, &mut |_| Err(self.unknown(P::NAME.to_owned())), &mut place)?;
         let of = |procedure: &Procedure| procedure.entry.id == TypeId::of::<P>();
         let found = self.procedures.iter().position(of).ok_or_else(|| self.unknown(P::NAME.to_owned()))?;
-        let Procedure { entry, division, .. } = &self.procedures[found];
-        let straight = Straight::<P> { handles: entry.handles::<P>(), arguments };
-        let spread = division.call(&entry.reach, &straight, &self.partitions)?;
+        let straight = Straight::<P> { handles: self.procedures[found].entry.handles::<P>(), arguments };
+        self.call_of(found, &straight, pack_all(arguments))
+    }
+
+    /// As [`Divided::call`], by name and with dynamic values.
+    ///
+    /// # Errors
+    /// As [`Divided::call`]; arguments of other types.
+    pub fn call_by_name(&self, name: &str, arguments: &Value) -> Result<Call, TransactError> {
+        let of = |procedure: &Procedure| procedure.entry.name == name;
+        let found = self.procedures.iter().position(of).ok_or_else(|| self.unknown(name.to_owned()))?;
+        let entry = &*self.procedures[found].entry;
+        let told = entry.registered.arguments(entry, arguments)?;
+        self.call_of(found, &&*told, entry.registered.pack(entry, arguments)?)
+    }
+
+    fn call_of(&self, at: usize, told: &impl reach::Arguments, arguments: Vec<u8>) -> Result<Call, TransactError> {
+        let Procedure { entry, division, .. } = &self.procedures[at];
+        let spread = division.call(&entry.reach, told, &self.partitions)?;
         let rounds = spread.rounds.iter().map(|round| round.bits()).collect();
-        Ok(Call { procedure: found as u16, arguments: pack_all(arguments), rounds })
+        Ok(Call { procedure: at as u16, arguments, rounds })
+    }
+
+    /// Decodes the result of a call, whatever procedure it is of: see [`output`].
+    ///
+    /// # Errors
+    /// The bytes are no such result.
+    pub fn value(&self, call: &Call, bytes: &[u8]) -> Result<Value, TransactError> {
+        let entry = &self.procedure(call.procedure)?.entry;
+        entry.registered.output(bytes).map_err(|error| unfit(entry.name, &error))
     }
 
     /// Whether the procedure of this number may change data.
@@ -279,7 +275,7 @@ impl Divided {
     ) -> Result<Ran, TransactError> {
         let Procedure { entry, division, .. } = self.procedure(fragment.procedure)?;
         let job = Job { division, partitions: &self.partitions, at: Some(at), fragment, undo, then };
-        (entry.compiled.run)(&mut session.runner, entry, &job)
+        entry.registered.run(&mut session.runner, entry, &job)
     }
 
     /// Undoes a fragment. `session` is of the partition's database. All fragments that ran after it must have been
@@ -308,7 +304,7 @@ impl Divided {
         let fragment = Fragment { procedure, arguments, round: Some(0), found };
         let job =
             Job { division, partitions: &self.partitions, at: None, fragment: &fragment, undo: false, then: NOTHING };
-        match (entry.compiled.run)(&mut session.runner, entry, &job)?.reply {
+        match entry.registered.run(&mut session.runner, entry, &job)?.reply {
             Reply::Output(output) => Ok(output),
             Reply::Results(_) => {
                 Err(unsound(format!("an operation of procedure {} has run in no partition", entry.name)))
@@ -326,11 +322,12 @@ impl Divided {
     /// The bytes of the arguments cannot be decoded.
     pub fn locks(&self, at: usize, fragment: &Fragment, locks: &mut Vec<Lock>) -> Result<(), TransactError> {
         let Procedure { entry, division } = self.procedure(fragment.procedure)?;
-        let spread = (entry.compiled.spread)(entry, division, &self.partitions, &fragment.arguments)?;
+        let told = entry.registered.unpack(entry, &fragment.arguments)?;
+        let spread = division.call(&entry.reach, &&*told, &self.partitions)?;
         let of = self.locking.of(fragment, division, &self.partitions, at);
         of.values(&spread.places, locks);
         let mut row = |operation: usize, low: Bound<Key<'_>>, _: Bound<Key<'_>>| of.row(operation, low, locks);
-        let is_whole = (entry.compiled.visit)(entry, &fragment.arguments, &mut row)?;
+        let is_whole = visit_all(&&*told, &mut row);
         locks.push(Lock::of_all(!is_whole));
         Ok(())
     }
@@ -341,5 +338,5 @@ impl Divided {
 /// # Errors
 /// The bytes are no such result.
 pub fn output<P: Declared>(_procedure: P, bytes: &[u8]) -> Result<P::Output, TransactError> {
-    unpack_all(bytes).map_err(|error| unfit::<P>(&error))
+    unpack_all(bytes).map_err(|error| unfit(P::NAME, &error))
 }

@@ -23,7 +23,7 @@ impl Session {
         _procedure: P,
         arguments: &P::Arguments,
     ) -> Result<Committed<P::Output>, TransactError> {
-        let mut result = self.interpret_declared::<P>(&arguments.to_value());
+        let mut result = self.interpret_declared::<P>(arguments);
         self.runner.answer(&mut result);
         result
     }
@@ -35,8 +35,8 @@ impl Session {
     pub fn interpret_by_name(&mut self, name: &str, arguments: &Value) -> Result<Committed<Value>, TransactError> {
         self.runner.tx.renew();
         let at = self.find_by_name(name)?;
-        let interpret = self.called.entry(at).interpret_by_name;
-        let mut result = interpret(self, arguments);
+        let interpret = self.called.entry(at).registered.interpret_by_name();
+        let mut result = interpret(self, at, arguments);
         self.runner.answer(&mut result);
         result
     }
@@ -54,14 +54,16 @@ impl Session {
         self.runner.interpret_with(entry.mode(), &entry.declaration, run)
     }
 
-    fn interpret_declared<P: Declared>(&mut self, arguments: &Value) -> Result<Committed<P::Output>, TransactError> {
+    fn interpret_declared<P: Declared>(&mut self, given: &P::Arguments) -> Result<Committed<P::Output>, TransactError> {
+        let mut place = None;
+        let arguments = self.complete::<P>(given, &mut place)?.to_value();
         self.runner.tx.renew();
         let at = self.find_declared::<P>()?;
         self.runner.tx.name_procedure(P::NAME);
         let entry = self.called.entry(at);
         let mut output = None;
         let committed =
-            self.runner.interpret(entry.mode(), &entry.declaration, &entry.columns, arguments, &mut |value| {
+            self.runner.interpret(entry.mode(), &entry.declaration, &entry.columns, &arguments, &mut |value| {
                 output = Some(P::Output::from_value(value)?);
                 Ok(())
             })?;
@@ -72,8 +74,9 @@ impl Session {
 /// Interprets a procedure with dynamic values. The result has the types that the procedure declares.
 pub(crate) fn by_name<P: Declared>(
     session: &mut Session,
+    _: usize,
     arguments: &Value,
 ) -> Result<Committed<Value>, TransactError> {
-    P::Arguments::from_value(arguments).map_err(|error| unfit::<P>(&error))?;
-    session.interpret_declared::<P>(arguments).map(to_value)
+    let given = P::Arguments::from_value(arguments).map_err(|error| unfit(P::NAME, &error))?;
+    session.interpret_declared::<P>(&given).map(to_value)
 }

@@ -48,7 +48,9 @@ mod declared;
 pub mod divided;
 mod interpret;
 mod kept;
+pub(crate) mod registered;
 pub(crate) mod registry;
+mod represented;
 #[cfg(test)]
 mod runs;
 mod schedule;
@@ -61,12 +63,13 @@ mod values;
 pub use seriatim_engine::procedure::{Aborted, ExecutionMode};
 pub use seriatim_procedure::analysis::{ChopError, Refusal, Refusals};
 pub use seriatim_procedure::{
-    Data, EvaluationError, IntegerType, Pack, Pure, Value, checked, field, ir, methods, pack, plan, show,
+    Data, DataType, EvaluationError, IntegerType, Pack, Pure, Scalar, Value, checked, field, ir, methods, pack, plan,
+    show,
 };
 
 pub use seriatim_procedure_macros::{procedure, pure};
 
-pub use declared::{Declared, Procedures};
+pub use declared::{Declared, Number, Procedures};
 pub use registry::{Everywhere, RegisterError, Registration, Repieced, Uncut};
 pub use schedule::{Next, Schedule};
 pub use touch::{Access, Keys, Touch};

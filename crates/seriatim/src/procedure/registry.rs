@@ -4,7 +4,7 @@
 //! procedure, which does not depend on the rest of the set and stays valid for ever. The pieces depend on the set and
 //! are read from the registry.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -22,17 +22,17 @@ use seriatim_procedure::plan::{self, Chopping, Fragments, Kind, Options, Plan};
 use seriatim_procedure::show;
 use seriatim_txn::{Freshness, Knob, Mode, REPAIR_ALL, REPAIR_FROM, REPAIR_SHARE_MAX};
 
-use super::divided::Compiled;
-use super::support::{CallByName, Erased};
-use super::{Declared, ExecutionMode, Procedures};
+use super::registered::{AnyHandles, Registered};
+use super::{Declared, ExecutionMode, Number, Procedures};
 use crate::{Database, SchemaError};
 
 /// A registered procedure.
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
+    /// The type that declares it.
     pub(crate) id: TypeId,
-    /// Of type [`Declared::Handles`] of the procedure.
-    pub(crate) handles: Box<dyn Any + Send + Sync>,
+    /// Of the type that `registered` gives them; of [`Declared::Handles`] if it is a type.
+    pub(crate) handles: AnyHandles,
     /// Whether it runs on a snapshot.
     pub(crate) snapshot: bool,
     pub(crate) strategy: CallStrategy,
@@ -53,13 +53,11 @@ pub(crate) struct Entry {
     pub(crate) plan: Arc<Plan>,
     /// The columns of its rows that each operation may read and change, by the operation's id.
     pub(crate) columns: Box<[ColumnUse]>,
-    pub(crate) call_by_name: CallByName,
-    pub(crate) interpret_by_name: CallByName,
-    /// The functions that run fragments of it.
-    pub(crate) compiled: Compiled,
+    /// The sequences whose numbers its calls take.
+    pub(crate) numbers: Vec<Arc<seriatim_engine::Sequence>>,
     /// The procedure as it was registered.
-    erased: Erased,
-    /// Whether the registry has another entry for it, since a table was changed.
+    pub(crate) registered: Arc<dyn Registered>,
+    /// Whether the registry has another entry for it, or none: a table was changed, or the procedure.
     pub(crate) is_replaced: AtomicBool,
 }
 
@@ -77,7 +75,7 @@ impl Entry {
         let Some(chopped) = chopping.procedure(&self.plan.procedure) else { return (whole(), None) };
         if self.plan.follows_references() {
             let follows = chopped.decisive.is_some_and(|decisive| decisive + 1 < chopped.pieces.len());
-            return (whole(), follows.then(|| "foreign keys are checked once, at its end".to_owned()));
+            return (whole(), follows.then(|| "constraints are checked once, at its end".to_owned()));
         }
         let passes = self.steps.passes(chopped);
         if passes.iter().all(|pass| *pass == 0) {
@@ -170,7 +168,8 @@ impl Registry {
 
     /// The pass in which each step of a registered procedure runs, when it runs in pieces.
     pub(crate) fn passes_of(&self, entry: &Entry) -> Option<Arc<Passes>> {
-        let at = self.entries.iter().position(|known| known.id == entry.id)?;
+        let is_it = |known: &Arc<Entry>| known.id == entry.id && known.name == entry.name;
+        let at = self.entries.iter().position(is_it)?;
         self.passes.get(at).cloned()
     }
 }
@@ -181,7 +180,10 @@ impl Registry {
 pub struct Registration {
     /// The names of the added procedures, in order.
     pub added: Vec<String>,
-    /// Added procedures whose code runs only as a whole, neither in pieces nor repaired. The result of one of their
+    /// The names of those that took the place of others.
+    pub replaced: Vec<String>,
+    /// Added procedures that run only as a whole, neither in pieces nor repaired: those that are data, and those
+    /// whose code cannot. The result of one of their
     /// updates may refer to variables of the procedure, which end with a pass. Return it by value (`*x`,
     /// `x.to_owned()`), or read the column afterwards.
     pub whole: Vec<String>,
@@ -250,6 +252,11 @@ pub enum RegisterError {
     Refused(Refusals),
     /// The set cannot be chopped.
     Chop(ChopError),
+    /// A procedure of this name is a function, and cannot be removed.
+    Function {
+        /// The name of the procedure.
+        name: String,
+    },
     /// Registration timed out after 1 s. The set cannot change while a chain of pieces runs. Procedures cannot start to
     /// run in pieces while transactions are open.
     Busy,
@@ -269,6 +276,12 @@ impl fmt::Display for RegisterError {
             RegisterError::Schema { procedure, span, error } => write!(f, "{span}: procedure `{procedure}`: {error}"),
             RegisterError::Refused(refusals) => refusals.fmt(f),
             RegisterError::Chop(error) => error.fmt(f),
+            RegisterError::Function { name } => {
+                write!(
+                    f,
+                    "procedure {name:?} is a function of the application: only those that are data can be removed"
+                )
+            }
             RegisterError::Forked => write!(f, "nothing was registered: {FORKED}"),
             RegisterError::Busy => f.write_str(
                 "open transactions did not end within 1 s; register when none is open and no procedure is running",
@@ -283,7 +296,10 @@ impl std::error::Error for RegisterError {
             RegisterError::Schema { error, .. } => Some(error),
             RegisterError::Refused(refusals) => Some(refusals),
             RegisterError::Chop(error) => Some(error),
-            RegisterError::Exists { .. } | RegisterError::Busy | RegisterError::Forked => None,
+            RegisterError::Exists { .. }
+            | RegisterError::Function { .. }
+            | RegisterError::Busy
+            | RegisterError::Forked => None,
         }
     }
 }
@@ -315,11 +331,48 @@ impl Database {
     /// A name that is taken; a table that is missing or declared differently; a body that the analysis refuses. Each
     /// error gives the place in the source. Nothing is registered then.
     pub fn register(&self, procedures: Procedures) -> Result<Registration, RegisterError> {
+        self.register_set(&procedures, false)
+    }
+
+    /// As [`Database::register`]. A procedure that is data ([`Procedures::with_representation`]) takes the place of one
+    /// that is data and has its name. Calls that have begun end as they began.
+    ///
+    /// # Errors
+    /// As [`Database::register`]. A name of a procedure that is a function stays taken. [`RegisterError::Busy`] where
+    /// procedures run in pieces, or under a protocol that publishes in pieces, if transactions stay open.
+    pub fn register_or_replace(&self, procedures: Procedures) -> Result<Registration, RegisterError> {
+        self.register_set(&procedures, true)
+    }
+
+    /// Removes a registered procedure that is data. Returns whether there was one of this name. Calls that have begun
+    /// end as they began.
+    ///
+    /// # Errors
+    /// [`RegisterError::Function`] if it is a function; [`RegisterError::Busy`] as for
+    /// [`Database::register_or_replace`].
+    pub fn unregister(&self, name: &str) -> Result<bool, RegisterError> {
         if self.engine().is_forked() {
             return Err(RegisterError::Forked);
         }
-        let whole = procedures.declared.iter().filter(|procedure| !procedure.schedules);
-        let whole = whole.map(|procedure| procedure.name.to_owned()).collect();
+        let _unchanged = self.engine().changing().map_err(|_| RegisterError::Busy)?;
+        let _alone = self.engine().gate().map(Gate::other).transpose().map_err(|_| RegisterError::Busy)?;
+        let mut registry = self.procedures().write().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = registry.entries.clone();
+        let Some(at) = entries.iter().position(|entry| entry.name == name) else { return Ok(false) };
+        if !entries[at].registered.is_data() {
+            return Err(RegisterError::Function { name: name.to_owned() });
+        }
+        let removed = [entries.remove(at)];
+        self.install_without(&mut registry, entries, &removed).map(|_| true)
+    }
+
+    fn register_set(&self, procedures: &Procedures, replaces: bool) -> Result<Registration, RegisterError> {
+        if self.engine().is_forked() {
+            return Err(RegisterError::Forked);
+        }
+        procedures.declared.iter().try_for_each(|procedure| procedure.check()).map_err(RegisterError::Refused)?;
+        let whole = procedures.declared.iter().filter(|procedure| !procedure.schedules());
+        let whole = whole.map(|procedure| procedure.name().to_owned()).collect();
         // Handles are opened before, as that may change a table. They are those of the tables if no other change came
         // between.
         let changing = || self.engine().changing().map_err(|_| RegisterError::Busy);
@@ -338,23 +391,53 @@ impl Database {
         let _alone = self.engine().gate().map(Gate::other).transpose().map_err(|_| RegisterError::Busy)?;
         let mut registry = self.procedures().write().unwrap_or_else(PoisonError::into_inner);
         let mut entries = registry.entries.clone();
+        let (mut added, mut removed) = (Vec::new(), Vec::new());
         for entry in resolved {
-            if let Some(known) = entries.iter().find(|known| known.name == entry.name) {
+            let entry = Arc::new(entry);
+            let Some(known) = entries.iter_mut().find(|known| known.name == entry.name) else {
+                added.push(Arc::clone(&entry));
+                entries.push(entry);
+                continue;
+            };
+            let is_first = registry.entries.iter().any(|registered| Arc::ptr_eq(registered, known));
+            if !(replaces && is_first && known.registered.is_data() && entry.registered.is_data()) {
                 let (first, second) = (known.declaration.span.clone(), entry.declaration.span.clone());
                 return Err(RegisterError::Exists { name: entry.name.to_owned(), first, second });
             }
-            entries.push(Arc::new(entry));
+            added.push(Arc::clone(&entry));
+            removed.push(std::mem::replace(known, entry));
         }
-        let first = registry.entries.len();
-        let installed = self.install(&mut registry, entries)?;
-        let added = &registry.entries[first..];
+        let installed = self.install_without(&mut registry, entries, &removed)?;
         let has_partitions = self.protocol().capabilities.partitions;
+        let (replaced, new) =
+            added.iter().partition::<Vec<_>, _>(|entry| removed.iter().any(|removed| removed.name == entry.name));
+        let names = |entries: Vec<&Arc<Entry>>| entries.into_iter().map(|entry| entry.name.to_owned()).collect();
         Ok(Registration {
-            added: added.iter().map(|entry| entry.name.to_owned()).collect(),
+            added: names(new),
+            replaced: names(replaced),
             whole,
             everywhere: added.iter().filter(|_| has_partitions).filter_map(|entry| entry.everywhere()).collect(),
             ..installed
         })
+    }
+
+    /// As [`Database::install`]. `removed` are not among them: their calls are refused from here on. Where others rely
+    /// on the set, those that have begun end before it changes.
+    fn install_without(
+        &self,
+        registry: &mut Registry,
+        entries: Vec<Arc<Entry>>,
+        removed: &[Arc<Entry>],
+    ) -> Result<Registration, RegisterError> {
+        let mark = |is: bool| removed.iter().for_each(|entry| entry.is_replaced.store(is, Ordering::Release));
+        if !removed.is_empty() && !self.engine().between_calls(&|| mark(true)) {
+            return Err(RegisterError::Busy);
+        }
+        let installed = self.install(registry, entries);
+        if installed.is_err() {
+            mark(false);
+        }
+        installed
     }
 
     /// Makes these the registered procedures: analyses them as one set. Returns whose pieces changed, and who runs
@@ -452,7 +535,7 @@ impl Database {
             return Ok(());
         }
         let entries =
-            registry.entries.iter().map(|entry| self.resolve(&entry.erased, Some(entry), &schema).map(Arc::new));
+            registry.entries.iter().map(|entry| self.resolve(&entry.registered, Some(entry), &schema).map(Arc::new));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
         let before = registry.entries.clone();
         self.install(&mut registry, entries)?;
@@ -546,17 +629,22 @@ impl Database {
         Some(show::repairs(&entry.plan, entry.repairs.followers(), entry.follows_schedule))
     }
 
-    fn resolve(&self, procedure: &Erased, known: Option<&Entry>, schema: &Schema) -> Result<Entry, RegisterError> {
-        let declaration = (procedure.declaration)();
+    fn resolve(
+        &self,
+        procedure: &Arc<dyn Registered>,
+        known: Option<&Entry>,
+        schema: &Schema,
+    ) -> Result<Entry, RegisterError> {
+        let declaration = procedure.declaration();
         let (plan, steps) = analysis::analyse(&declaration, schema).map_err(RegisterError::Refused)?;
         let columns: Box<[ColumnUse]> = (0..plan.operations.len()).map(|at| columns(&plan, at)).collect();
         // Handles of a changed table stay valid: see `Database::objection`. To open one again could change a table.
         let handles = match known {
-            Some(known) => Ok((procedure.copy_handles)(&*known.handles, &columns)),
-            None => (procedure.handles)(self, &columns),
+            Some(known) => Ok(procedure.handles_again(self, &known.handles, &columns)),
+            None => procedure.handles(self, &columns),
         };
         let handles = handles.map_err(|error| RegisterError::Schema {
-            procedure: procedure.name.to_owned(),
+            procedure: procedure.name().to_owned(),
             span: declaration.span.clone(),
             error,
         })?;
@@ -565,7 +653,7 @@ impl Database {
         let snapshot =
             plan.takes_snapshot() && settings.snapshots && takes_snapshots(execution_mode, self.engine().freshness());
         let checked = settings.check_plans;
-        let scheduled = !snapshot && procedure.schedules;
+        let scheduled = !snapshot && procedure.schedules();
         let strategy = match execution_mode {
             ExecutionMode::Pieces if scheduled => CallStrategy::Pieces,
             _ if scheduled && self.protocol().capabilities.repair && !plan.follows_references() => {
@@ -586,13 +674,26 @@ impl Database {
         let share_max = if option(&REPAIR_ALL, 0) == 1 { 100 } else { option(&REPAIR_SHARE_MAX, 100) };
         let repairs = Repairs::new(steps_of.zip(followers)).up_to(share_max);
         let repair_from = option(&REPAIR_FROM, 0);
-        let Erased { name, id, call_by_name, interpret_by_name, compiled, told, .. } = *procedure;
-        let reach = Reach::new(&plan, &declaration, told, self.engine());
+        let number = |of: &Number| match *of {
+            Number::OfSequence(name) => self.engine().sequence(name),
+            Number::OfTable(name) => {
+                let table = self.open_dyn(name)?;
+                self.engine().identity_of(&table).ok_or_else(|| SchemaError::Unknown(name.to_owned()))
+            }
+        };
+        let numbers = procedure.numbers().iter().map(number).collect::<Result<Vec<_>, _>>();
+        let numbers = numbers.map_err(|error| RegisterError::Schema {
+            procedure: procedure.name().to_owned(),
+            span: declaration.span.clone(),
+            error,
+        })?;
+        let reach = Reach::new(&plan, &declaration, &procedure.told(), self.engine());
         let plan = Arc::new(plan);
         Ok(Entry {
-            name,
-            id,
+            name: procedure.name(),
+            id: procedure.id(),
             handles,
+            numbers,
             snapshot,
             strategy,
             checked,
@@ -600,15 +701,12 @@ impl Database {
             reach,
             repairs,
             repair_from,
-            follows_schedule: procedure.schedules,
+            follows_schedule: procedure.schedules(),
             declaration,
             steps,
             plan,
             columns,
-            call_by_name,
-            interpret_by_name,
-            compiled,
-            erased: procedure.clone(),
+            registered: Arc::clone(procedure),
             is_replaced: AtomicBool::new(false),
         })
     }

@@ -11,6 +11,7 @@ mod clusters;
 mod common;
 mod contention;
 mod copies;
+mod distinct;
 mod doom;
 mod dumps;
 mod dynamic;

@@ -984,6 +984,54 @@ fn a_dump_with_references_is_loaded_in_any_order_and_dumped_alike() {
     assert!(error.contains("a row of b with a 33 refers to no row of a (reference b_a_fkey)"), "{error}");
 }
 
+/// A load that ends early leaves each foreign key that its rows allow, and names the others. A load of the other rows
+/// adds these.
+#[test]
+fn a_load_that_ends_early_is_resumed_with_the_foreign_keys_that_are_left() {
+    let db = Database::in_memory().expect("in memory");
+    let customer = declare(&db, table("customer", &[]));
+    let to = |name: &'static str| ReferenceDef::new([name], "customer");
+    let orders = table("order", &[column("by"), column("of").nullable()]).reference(to("by")).reference(to("of"));
+    let orders = declare(&db, orders);
+    let load = |tx: &Tx| {
+        (0..4).try_for_each(|id| insert(tx, &customer, &[Some(id)]))?;
+        (0..4).try_for_each(|id| insert(tx, &orders, &[Some(id), Some(id), None]))
+    };
+    db.session().transact(load).expect("each refers to a row");
+    let mut bytes = Vec::new();
+    db.dump(Format::Json, &[], &mut bytes).expect("it is written");
+    let whole = String::from_utf8(bytes).expect("it is text");
+    let is_customer = |line: &&str| line.starts_with("{\"table\":\"customer\"") && line.contains("\"row\"");
+    let (customers, others): (Vec<&str>, Vec<&str>) = whole.lines().partition(is_customer);
+    assert_eq!((customers.len(), others.len()), (4, 8), "{whole}");
+    // The orders come first, and the dump is cut off before the customers.
+    let (end, others) = others.split_last().expect("it has an end");
+    let copy = Database::in_memory().expect("in memory");
+    let error = copy.load(others.join("\n").as_bytes()).expect_err("it is cut");
+    let says = "loaded are the rows up to line 7: 0 of customer, 4 of order; foreign keys that these rows do not \
+                allow are added by a load of the other rows: order_by_fkey of order";
+    assert!(error.to_string().ends_with(says), "{error}");
+    assert_eq!(error.loaded.tables[1].lacks, ["order_by_fkey"]);
+    let names = |db: &Database| -> Vec<String> {
+        let table = db.open_dyn("order").expect("it is there");
+        table.definition().references.iter().map(|reference| reference.name.to_string()).collect()
+    };
+    assert_eq!(names(&copy), ["order_of_fkey"], "no order has this");
+    // The same declarations, and the other rows.
+    let rest: Vec<&str> = others[..3].iter().chain(&customers).copied().collect();
+    let end = end.replace("\"rows\":8", "\"rows\":4");
+    let loaded = copy.load(format!("{}\n{end}", rest.join("\n")).as_bytes()).expect("it is the rest");
+    assert!(loaded.tables.iter().all(|table| !table.is_new && table.lacks.is_empty()), "{loaded:?}");
+    let mut names = names(&copy);
+    names.sort();
+    assert_eq!(names, ["order_by_fkey", "order_of_fkey"]);
+    let order = copy.open_dyn("order").expect("it is there");
+    assert!(copy.session().transact(|tx| insert(tx, &order, &[Some(9), Some(9), None])).is_err());
+    // Another declaration is still refused.
+    let other = whole.replace("order_by_fkey", "another");
+    assert!(copy.load(other.as_bytes()).is_err());
+}
+
 mod first {
     use seriatim::Table;
 

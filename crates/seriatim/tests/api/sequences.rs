@@ -1,11 +1,15 @@
 //! Sequences, identity columns and tables without a key, under every protocol.
 
 use std::collections::HashSet;
+use std::sync::Mutex;
 
 use seriatim::catalog::evolution::Change;
 use seriatim::catalog::{ColumnDef, ColumnType, Identity, SequenceChange, SequenceDef, TableDef, Value};
 use seriatim::dump::{Format, describe};
-use seriatim::{Abort, Column, Database, Refusal, RowId, SchemaError, Table, TransactError, thread};
+use seriatim::procedure::{Data, ExecutionMode};
+use seriatim::{
+    Abort, Column, Database, Refusal, RowId, SchemaError, Table, TransactError, Tx, procedure, procedures, thread,
+};
 
 use crate::common::{Setting, each};
 
@@ -584,4 +588,183 @@ fn declarations_show_identities() {
     ] {
         assert!(sql.contains(part), "{part} is not in {sql}");
     }
+}
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "seat", key(number))]
+struct Seat {
+    number: i64,
+    holder: u32,
+}
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "receipt", key(id))]
+struct Receipt {
+    #[column(identity(always))]
+    id: u64,
+    holder: u32,
+}
+
+/// What all calls change.
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "sold", key(id), hash)]
+struct Sold {
+    id: u32,
+    seats: u64,
+}
+
+#[procedure]
+fn sell(tx: &Tx, holder: u32) -> Result<(i64, u64), Abort> {
+    let number = tx.next("seat_number")?;
+    let before = tx.require::<Sold>(0)?;
+    tx.insert(Seat { number, holder })?;
+    let receipt = tx.insert_new(|id| Receipt { id, holder })?;
+    tx.update::<Sold>(0, |sold| sold.seats = before.seats + 1)?;
+    Ok((number, receipt))
+}
+
+#[procedure]
+fn sell_two(tx: &Tx) -> Result<(i64, i64), Abort> {
+    let (one, two) = (tx.next("seat_number")?, tx.next("seat_number")?);
+    tx.insert(Seat { number: one, holder: 0 })?;
+    tx.insert(Seat { number: two, holder: 0 })?;
+    Ok((one, two))
+}
+
+#[procedure]
+fn give_back(tx: &Tx, number: i64) -> Result<bool, Abort> {
+    if number < 0 {
+        let spare = tx.next("seat_number")?;
+        tx.insert(Seat { number: spare, holder: 7 })?;
+        return Err(tx.abort("no seat has such a number"));
+    }
+    let was = tx.delete_if::<Seat>(number)?;
+    Ok(was)
+}
+
+/// No number is in two rows, or was returned twice, however calls are executed.
+#[test]
+fn procedures_take_numbers_and_none_is_taken_twice() {
+    each(|setting| {
+        for mode in [ExecutionMode::Whole, ExecutionMode::Pieces] {
+            if mode == ExecutionMode::Pieces && !setting.protocol.capabilities.pieces {
+                continue;
+            }
+            for checked in [false, true] {
+                let db = setting.builder().execution_mode(mode).check_plans(checked).open().expect("a valid setting");
+                db.migration().create_sequence(SequenceDef::new("seat_number").start(50)).run().expect("it is new");
+                db.create::<Seat>().expect("new");
+                db.create::<Receipt>().expect("new");
+                let sold = db.create::<Sold>().expect("new");
+                db.register(procedures![sell, sell_two, give_back, open_sales]).expect("a sound set");
+                let mut session = db.session();
+                session.call(open_sales, &()).expect("it is the first");
+                assert_eq!(*session.call(sell, &1).expect("it runs alone"), (50, 1));
+                assert_eq!(*session.call(sell_two, &()).expect("it runs alone"), (51, 52));
+                // A branch that is not taken takes its number, too.
+                assert!(*session.call(give_back, &51).expect("it runs alone"));
+                assert!(session.call(give_back, &-1).is_err());
+                assert_eq!(*session.interpret(sell_two, &()).expect("it runs alone"), (55, 56));
+                let by_name = session.call_by_name("sell", &2u32.to_value()).expect("it runs alone").into_value();
+                assert_eq!(by_name, (57i64, 2u64).to_value());
+                let taken = Mutex::new(vec![50, 51, 52, 55, 56, 57]);
+                thread::scope(|scope| {
+                    for at in 0..3u32 {
+                        let (db, taken) = (&db, &taken);
+                        scope.spawn(move || {
+                            let mut session = db.session();
+                            for _ in 0..20 {
+                                match session.call(sell, &at) {
+                                    Ok(numbers) => taken.lock().expect("no panic").push(numbers.0),
+                                    Err(TransactError::Conflict { .. } | TransactError::Excluded { .. }) => {}
+                                    Err(error) => panic!("{error}"),
+                                }
+                            }
+                        });
+                    }
+                });
+                let mut taken = taken.into_inner().expect("no panic");
+                taken.sort_unstable();
+                let count = taken.len();
+                taken.dedup();
+                assert_eq!(taken.len(), count, "{}: a number was taken twice", setting.protocol.name);
+                let mut seats = Vec::new();
+                db.each_row(&db.table::<Seat>().expect("it is there"), |seat| seats.push(seat.number()))
+                    .expect("at rest");
+                seats.sort_unstable();
+                taken.retain(|number| *number != 51);
+                assert_eq!(seats, taken, "{}", setting.protocol.name);
+                let mut receipts = 0;
+                db.each_row(&db.table::<Receipt>().expect("it is there"), |_| receipts += 1).expect("at rest");
+                let mut count = 0;
+                db.each_row(&sold, |sold| count = sold.seats()).expect("at rest");
+                assert_eq!(receipts, count, "{}", setting.protocol.name);
+            }
+        }
+    });
+}
+
+#[procedure]
+fn open_sales(tx: &Tx) -> Result<(), Abort> {
+    tx.insert(Sold { id: 0, seats: 0 })?;
+    Ok(())
+}
+
+#[test]
+fn calls_on_the_threads_of_an_executor_take_numbers() {
+    each(|setting| {
+        let db = setting.open();
+        db.migration().create_sequence(SequenceDef::new("seat_number")).run().expect("it is new");
+        db.create::<Seat>().expect("new");
+        db.register(procedures![sell_two]).expect("a sound set");
+        let executor = db.executor(2).expect("there are threads");
+        let calls: Vec<_> = (0..40).map(|_| executor.call(sell_two, ())).collect();
+        let mut taken = Vec::new();
+        for call in calls {
+            let (one, two) = call.wait().expect("it was not dropped").into_value();
+            taken.extend([one, two]);
+        }
+        taken.sort_unstable();
+        taken.dedup();
+        assert_eq!(taken.len(), 80, "{}", setting.protocol.name);
+    });
+}
+
+#[test]
+fn a_procedure_whose_sequence_there_is_not_is_refused_by_name() {
+    let db = Database::in_memory().expect("in memory");
+    db.create::<Seat>().expect("new");
+    let error = db.register(procedures![sell_two]).map(drop).unwrap_err().to_string();
+    assert!(error.contains("procedure `sell_two`") && error.contains("seat_number"), "{error}");
+}
+
+/// Its sequence alone gives the values of such a column, also after the row was inserted.
+#[test]
+fn an_update_sets_no_column_that_only_its_sequence_gives() {
+    each(|setting| {
+        if !runs_closures(setting) {
+            return;
+        }
+        let db = setting.open();
+        let column = |name: &'static str| ColumnDef::new(name, ColumnType::I64);
+        let number = column("number").identity(Identity::always());
+        let table = TableDef::builder("t").column(column("id")).column(number).column(column("n")).key(["id"]);
+        let table = db.declare(table.finish().expect("valid")).expect("it is new");
+        let (mut session, one) = (db.session(), || [Value::from(1i64)]);
+        let row = [Value::from(1i64), Value::NONE, Value::from(0i64)];
+        session.transact(|tx| tx.insert_dyn(&table, &row)).expect("a new key");
+        let changes = [("n", Value::from(5i64)), ("number", Value::from(7i64))];
+        let says = "column \"number\" of table \"t\" is given by its sequence: leave it as it is";
+        let refused = [
+            session.transact(|tx| tx.update_dyn(&table, &one(), &changes)).map(drop),
+            session.transact(|tx| tx.update_if_dyn(&table, &one(), &changes).map(drop)).map(drop),
+            session.transact(|tx| tx.upsert_dyn(&table, &row, |_| Ok(changes.to_vec()))).map(drop),
+        ];
+        for refused in refused {
+            assert_eq!(refused.expect_err("it is given").to_string(), says, "{}", setting.protocol.name);
+        }
+        session.transact(|tx| tx.update_dyn(&table, &one(), &changes[..1])).expect("the other column is free");
+        let read = session.transact(|tx| Ok(tx.get_dyn(&table, &one())?.expect("it is there").values()));
+        assert_eq!(read.expect("it runs alone")[1..], [Value::from(1i64), Value::from(5i64)]);
+    });
 }

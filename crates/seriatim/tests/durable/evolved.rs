@@ -5,8 +5,9 @@ use std::io::ErrorKind;
 
 use seriatim::catalog::evolution::Change;
 use seriatim::catalog::{
-    ColumnDef, ColumnType, Identity, OnChange, ReferenceDef, SequenceChange, SequenceDef, TableDef, Value,
+    ColumnDef, ColumnType, Identity, OnChange, Organization, ReferenceDef, SequenceChange, SequenceDef, TableDef, Value,
 };
+use seriatim::dump::Format;
 use seriatim::{Abort, Database, Table, Text, TransactError, Transaction, available_protocols};
 use seriatim_base::disk::{FaultyDisk, Operation, Times};
 use seriatim_base::rng::{seed, tries};
@@ -112,6 +113,45 @@ fn references_are_kept_by_the_directory() {
         let db = reopened();
         let leaf = db.open_dyn("leaf").expect("it is there");
         db.session().transact(|tx| tx.insert_dyn(&leaf, &row(9, 9))).expect("nothing is checked any more");
+    }
+}
+
+/// What can be deferred is so after power cuts, and rows that agree are found by then.
+#[test]
+fn unique_constraints_are_deferred_after_a_power_cut() {
+    for (protocol, checkpointed) in names().flat_map(|protocol| [(protocol, false), (protocol, true)]) {
+        let disk = FaultyDisk::new(53);
+        let reopened = || {
+            disk.crash();
+            let db = small(protocol, &disk).open().expect("it recovers");
+            if checkpointed {
+                db.checkpoint().expect("the disk works");
+            }
+            db
+        };
+        let column = |name: &'static str| ColumnDef::new(name, ColumnType::U32);
+        let table = TableDef::builder("task").column(column("id")).column(column("place")).key(["id"]);
+        let table = table.unique_index("once", ["place"], Organization::Hash).deferred().finish().expect("valid");
+        let db = small(protocol, &disk).open().expect("a new database opens");
+        let tasks = db.declare(table).expect("it is new");
+        let row = |id: u32, place: u32| [Value::from(id), Value::from(place)];
+        let load = |tx: &seriatim::Tx| (0..8).try_for_each(|id| tx.insert_dyn(&tasks, &row(id, id)));
+        db.session().transact(load).expect("they differ");
+        drop((tasks, db));
+        let db = reopened();
+        let tasks = db.open_dyn("task").expect("it is there");
+        let swap = |tx: &seriatim::Tx, to: u32| {
+            tx.put_dyn(&tasks, &row(1, 2))?;
+            tx.put_dyn(&tasks, &row(2, to))
+        };
+        db.session().transact(|tx| swap(tx, 1)).expect("they differ at the end");
+        assert!(db.session().transact(|tx| swap(tx, 3)).is_err(), "{protocol}");
+        db.migration().change("task", [Change::drop_index("once")]).run().expect("the disk works");
+        drop((tasks, db));
+        let db = reopened();
+        let tasks = db.open_dyn("task").expect("it is there");
+        db.session().transact(|tx| tx.insert_dyn(&tasks, &row(9, 3))).expect("nothing is checked any more");
+        assert_eq!(db.check_indexes().expect("they agree")[0].rows, 9, "{protocol}");
     }
 }
 
@@ -432,6 +472,120 @@ fn cut(seed: u64, protocol: &str, migrate: fn(&Database) -> bool) {
     }
     eprintln!("{protocol}: {} images", made + not_made);
     assert!(made > 1 && not_made > 10, "{made}, {not_made}");
+}
+
+/// A table whose defaults and key change, in steps of their own. A key is set in an explicit transaction.
+fn default_step(db: &Database, at: usize) -> bool {
+    let change = |change| db.migration().change("t", [change]).run().is_ok();
+    let key = |parts: &[&'static str]| {
+        let mut session = db.session();
+        session.begin().is_ok_and(|tx| {
+            tx.migration().change("t", [Change::set_key(parts.iter().copied())]).run().is_ok() && tx.commit().is_ok()
+        })
+    };
+    let insert = |values: &[Value]| {
+        let table = db.open_dyn("t").expect("it is there");
+        db.session().transact(|tx| tx.insert_dyn(&table, values)).is_ok()
+    };
+    let row = |id: u32| [Value::from(id), Value::from(1000 - id), Value::Timestamp(0)];
+    match at {
+        0 => change(Change::set_default("n", Some("7".into()))),
+        1 => change(Change::compute_default("made", "now()")),
+        2 => key(&["n"]),
+        3 => insert(&row(500)),
+        4 => change(Change::set_default("made", None)),
+        5 => key(&["n", "id"]),
+        6 => insert(&row(501)),
+        7 => change(Change::compute_default("n", "3 + 4")),
+        _ => key(&["id"]),
+    }
+}
+
+const DEFAULT_STEPS: usize = 9;
+
+/// The table comes back from dumps: as JSON by itself, as CSV to a table that is declared. As SQL it is written alike.
+fn check_dumps(db: &Database, context: &str) {
+    let dumped = |db: &Database, format, tables: &[&str]| {
+        let mut bytes = Vec::new();
+        db.dump(format, tables, &mut bytes).expect("there is memory");
+        String::from_utf8(bytes).expect("it is text")
+    };
+    let [json, sql] = [Format::Json, Format::Sql].map(|format| dumped(db, format, &[]));
+    let csv = dumped(db, Format::Csv, &["t"]);
+    let (by_json, by_csv) = (Database::in_memory().expect("memory"), Database::in_memory().expect("memory"));
+    by_json.load(json.as_bytes()).unwrap_or_else(|error| panic!("{context}: {error}"));
+    by_csv.declare(db.open_dyn("t").expect("it is there").definition().clone()).expect("it is new");
+    by_csv.load_csv("t", csv.as_bytes()).unwrap_or_else(|error| panic!("{context}: {error}"));
+    for copy in [by_json, by_csv] {
+        assert_eq!(contents(&copy), contents(db), "{context}");
+        let again =
+            [dumped(&copy, Format::Json, &[]), dumped(&copy, Format::Sql, &[]), dumped(&copy, Format::Csv, &["t"])];
+        assert_eq!(again, [json.clone(), sql.clone(), csv.clone()], "{context}");
+    }
+}
+
+/// Cuts the power at each operation of changes of defaults and keys: each is made as a whole or not at all. What was
+/// acknowledged is there, before and after a checkpoint. Rows are found by the key that the table then has.
+#[test]
+fn a_power_cut_during_changes_of_defaults_and_keys_leaves_each_of_them_whole() {
+    let first = seed("defaults");
+    for (case, protocol) in (0..tries(2, 14)).zip(explicit().into_iter().cycle().skip(first as usize % 7)) {
+        let seed = first.wrapping_add(case);
+        let disk = FaultyDisk::new(seed);
+        let open = |disk: &FaultyDisk| small(protocol, disk).open();
+        {
+            let db = open(&disk).expect("a new database opens");
+            let made = ColumnDef::new("made", ColumnType::Timestamp);
+            let table = TableDef::builder("t").column(column("id")).column(column("n")).column(made).key(["id"]);
+            let table = db.declare(table.index("by_n", ["n"]).finish().expect("a table")).expect("it is new");
+            let row = |id: u32| [Value::from(id), Value::from(100 - id), Value::Timestamp(id.into())];
+            let load = |tx: &seriatim::Tx| (0..30).try_for_each(|id| tx.insert_dyn(&table, &row(id)));
+            db.session().transact(load).expect("it runs alone");
+        }
+        let mut states = Vec::new();
+        {
+            let db = open(&disk.fork(0)).expect("it recovers");
+            states.push(contents(&db));
+            for at in 0..DEFAULT_STEPS {
+                assert!(default_step(&db, at), "{protocol}: {at}");
+                states.push(contents(&db));
+                check_dumps(&db, &format!("{protocol}: {at}"));
+            }
+        }
+        let table = |state: &Contents| state.tables["t"].0.clone();
+        assert_eq!(table(&states[2]).columns[2].computed_default.as_deref(), Some("now()"));
+        assert_ne!(table(&states[5]).key, table(&states[6]).key);
+        for n in (1..).step_by(1 + (seed % 2) as usize) {
+            let context = format!("{protocol}, seed {seed}, cut {n}");
+            let disk = disk.fork(seed ^ n);
+            disk.crash_at(n);
+            let steps = |db: &Database| (0..DEFAULT_STEPS).take_while(|at| default_step(db, *at)).count();
+            let acknowledged = open(&disk).map_or(0, |db| steps(&db));
+            let is_cut = !disk.is_powered();
+            for checkpointed in [false, true] {
+                disk.crash();
+                let db = open(&disk).unwrap_or_else(|error| panic!("{context}: {error}"));
+                let found = contents(&db);
+                let at = states[acknowledged..].iter().take(2).position(|state| *state == found);
+                assert!(at.is_some(), "{context}, {acknowledged} acknowledged, checkpoint {checkpointed}: {found:?}");
+                let (handle, (definition, rows)) = (db.open_dyn("t").expect("it is there"), &found.tables["t"]);
+                let key_of = |row: &Vec<Value>| -> Vec<Value> {
+                    definition.key.iter().map(|part| row[part.column.index()].clone()).collect()
+                };
+                let all = db.session().transact(|tx| {
+                    rows.iter().try_fold(0, |all, row| Ok(all + u32::from(tx.exists_dyn(&handle, &key_of(row))?)))
+                });
+                assert_eq!(*all.expect("it runs alone") as usize, rows.len(), "{context}");
+                let again = db.session().transact(|tx| tx.insert_dyn(&handle, &rows[0]));
+                assert!(matches!(again, Err(TransactError::Duplicate { .. })), "{context}: {again:?}");
+                db.checkpoint().expect("the disk works");
+            }
+            if !is_cut {
+                assert!(acknowledged == DEFAULT_STEPS && n > 20, "{context}");
+                break;
+            }
+        }
+    }
 }
 
 /// How many rows of the table have not been converted since its columns changed.

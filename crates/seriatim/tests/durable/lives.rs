@@ -29,6 +29,7 @@ fn begin(db: &Database) -> Outcome {
     let parent = table("parent", &[column("code")]).unique_index("by_code", ["code"], Organization::Ordered);
     let child = TableDef::builder("child").column(column("of")).column(column("n")).column(column("link").nullable());
     let child = child.key(["of", "n"]).cluster(["of"]).index("by_link", ["link"]);
+    let child = child.unique_index("once", ["n", "link"], Organization::Ordered).deferred();
     let cascade = ReferenceDef::new(["of"], "parent").on_delete(OnChange::Cascade);
     let child = child.reference(cascade).reference(to_code());
     let num = table("num", &[]).column(ColumnDef::new("no", ColumnType::I64).identity(Identity::by_default()));

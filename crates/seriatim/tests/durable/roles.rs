@@ -124,6 +124,40 @@ fn a_power_cut_leaves_whole_changes_of_roles_and_rights() {
     }
 }
 
+/// A directory with rights of a role that there is not could not be opened.
+#[test]
+fn a_role_that_is_gone_owns_no_table() {
+    for protocol in names() {
+        let disk = FaultyDisk::new(1);
+        let db = small(protocol, &disk).open().expect("a new database opens");
+        let mut id = 0;
+        let added = db.change_access::<SchemaError>(|access| {
+            id = access.add(RoleDef::new("ann"));
+            Ok(())
+        });
+        added.expect("it is new");
+        db.change_access::<SchemaError>(|access| {
+            access.remove(id);
+            Ok(())
+        })
+        .expect("it owns nothing");
+        let refused = |created: Result<(), SchemaError>| {
+            let error = created.expect_err("nobody would own it").to_string();
+            assert!(error.contains(&format!("is of role {id}, which there is not")), "under {protocol}: {error}");
+        };
+        refused(db.migration().create(table("t")).own("t", id).run().map(drop));
+        let mut session = db.session();
+        let tx = session.begin().expect("a worker is free");
+        refused(tx.migration().create(table("t")).own("t", id).run().map(drop));
+        tx.commit().expect("it did nothing");
+        db.migration().create(table("t")).own("t", Access::FIRST).run().expect("the name is free");
+        drop(session);
+        drop(db);
+        let db = small(protocol, &disk).open().expect("it makes sense");
+        assert_eq!(db.table_names(), ["t"], "under {protocol}");
+    }
+}
+
 #[test]
 fn a_dump_has_roles_and_rights() {
     let db = Database::in_memory().expect("there is memory");

@@ -5,5 +5,6 @@ mod fragments;
 mod orders;
 mod passes;
 mod repairs;
+mod represented;
 mod run;
 mod transfer;

@@ -515,7 +515,11 @@ fn ids_are_dense_and_in_source_order() {
 }
 
 /// The accesses of a footprint, as (operation, table, whether it writes).
-fn footprint<P: Declared>(db: &Database, _: P, arguments: &P::Arguments) -> Vec<(u16, String, bool)> {
+fn footprint<P: Declared<All = <P as Declared>::Arguments>>(
+    db: &Database,
+    _: P,
+    arguments: &P::Arguments,
+) -> Vec<(u16, String, bool)> {
     let mut touches = Vec::new();
     let handles = P::handles(db).expect("the tables are there");
     P::footprint(&handles, arguments, &mut |touch| {

@@ -9,7 +9,7 @@ use seriatim::procedure::ir::{
 };
 use seriatim::procedure::support::Operations;
 use seriatim::procedure::{Access, Declared, Next, Schedule, Touch, checked, support};
-use seriatim::{Abort, Builder, Database, Handle, SchemaError, Session, Table, Tx, procedures};
+use seriatim::{Abort, Builder, Database, Handle, SchemaError, Session, Table, TransactError, Tx, procedures};
 
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "account", key(id), ordered)]
@@ -165,8 +165,17 @@ impl Declared for transfer {
     const NAME: &'static str = "transfer";
     const SCHEDULES: bool = true;
     type Arguments = (u64, u64, i64);
+    type All = (u64, u64, i64);
     type Output = i64;
     type Handles = Handles;
+
+    fn complete<'given>(
+        given: &'given Self::Arguments,
+        _: &mut dyn FnMut(usize) -> Result<i64, TransactError>,
+        _: &'given mut Option<Self::All>,
+    ) -> Result<&'given Self::All, TransactError> {
+        Ok(given)
+    }
 
     fn declaration() -> Procedure {
         use BinaryOperator::{Add, Subtract};
@@ -271,8 +280,17 @@ pub(crate) struct balance;
 impl Declared for balance {
     const NAME: &'static str = "balance";
     type Arguments = u64;
+    type All = u64;
     type Output = Option<i64>;
     type Handles = Handles;
+
+    fn complete<'given>(
+        given: &'given Self::Arguments,
+        _: &mut dyn FnMut(usize) -> Result<i64, TransactError>,
+        _: &'given mut Option<Self::All>,
+    ) -> Result<&'given Self::All, TransactError> {
+        Ok(given)
+    }
 
     fn declaration() -> Procedure {
         let get = operation(0, 0, OperationKind::Get { key: vec![variable(0)], required: false });

@@ -12,6 +12,7 @@ mod loops;
 mod owners;
 mod partitions;
 mod pieces;
+mod represented;
 mod runs;
 mod shop;
 mod soundness;

@@ -172,6 +172,34 @@ fn an_owner_that_is_held_up_holds_up_calls_in_its_partition_only() {
     wait_for(several).expect("no conflict");
 }
 
+/// A thread takes over a call of an owner and is held up in it. The owner runs its calls in other partitions, and then
+/// those in this one.
+#[test]
+fn a_call_that_was_taken_over_holds_up_calls_in_its_partition_only() {
+    let (db, _) = purses(false);
+    let executor = db.executor(2).expect("threads");
+    let (go_on, stuck) = hold_up(&executor, 0);
+    let (end, waits) = channel::<()>();
+    let (began, has_begun) = channel();
+    let waits = Mutex::new(waits);
+    let taken_over = executor.transact_at(2, move |_| {
+        began.send(()).expect("the test waits");
+        waits.lock().expect("no panic").recv().expect("the test goes on");
+        Ok(())
+    });
+    has_begun.recv().expect("another thread begins it");
+    go_on.send(()).expect("it waits");
+    wait_for(stuck).expect("it does nothing");
+    let same = [0, 1].map(|id| executor.call(put, (2, id, 1)));
+    for branch in [0, 4, 1, 3, 6] {
+        wait_for(executor.call(put, (branch, 1, 1))).expect("no conflict");
+    }
+    assert!(same.iter().all(|call| !call.is_done()) && !taken_over.is_done());
+    end.send(()).expect("it waits");
+    wait_for(taken_over).expect("it does nothing");
+    same.into_iter().for_each(|call| _ = wait_for(call).expect("no conflict"));
+}
+
 /// A call panics in a partition. Calls that wait behind it there, and in other partitions of the same thread, run as
 /// usual.
 #[test]

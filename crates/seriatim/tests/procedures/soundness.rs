@@ -7,7 +7,7 @@ use seriatim::procedure::ir::{OperationId, Procedure};
 use seriatim::procedure::support::Operations;
 use seriatim::procedure::{Access, Declared, Touch, support};
 use seriatim::rng::seed;
-use seriatim::{Abort, Database, Rng, SchemaError, Tx, procedures};
+use seriatim::{Abort, Database, Rng, SchemaError, TransactError, Tx, procedures};
 use seriatim_check::check_dependencies;
 
 use crate::bank::{self, Handles, balance, transfer};
@@ -46,8 +46,17 @@ macro_rules! liar {
         impl Declared for $name {
             const NAME: &'static str = stringify!($name);
             type Arguments = (u64, u64, i64);
+            type All = (u64, u64, i64);
             type Output = i64;
             type Handles = Handles;
+
+            fn complete<'given>(
+                given: &'given Self::Arguments,
+                _: &mut dyn FnMut(usize) -> Result<i64, TransactError>,
+                _: &'given mut Option<Self::All>,
+            ) -> Result<&'given Self::All, TransactError> {
+                Ok(given)
+            }
 
             fn declaration() -> Procedure {
                 transfer::declaration()

@@ -348,7 +348,7 @@ fn resident_bytes() -> usize {
     text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4096
 }
 
-/// Both ends of each connection are in this process, whose files have a limit.
+/// Both ends of each connection are in this process. Its files have a limit, and other tests need half of them.
 #[test]
 fn idle_sessions_are_small() {
     // Without optimization; frames of futures are larger there.
@@ -357,7 +357,7 @@ fn idle_sessions_are_small() {
     let files =
         most.lines().find(|line| line.starts_with("Max open files")).and_then(|line| line.split_whitespace().nth(3));
     let files = files.and_then(|files| files.parse::<u64>().ok()).expect("a number");
-    let count = seriatim::rng::tries(300, 10_000).min(files.saturating_sub(100) / 2) as usize;
+    let count = seriatim::rng::tries(300, 10_000).min(files / 4) as usize;
     let server = Server::start(Settings { connections_max: count + 200, ..Settings::default() });
     let open = |count: usize| -> Vec<Raw> {
         let one = || {
@@ -376,45 +376,4 @@ fn idle_sessions_are_small() {
     assert!(each <= BYTES_MAX, "{each} bytes");
     let (answers, _) = sessions[count / 2].talk(&query("select 1"));
     assert!(answers.contains(&"C SELECT 1\0".to_owned()), "{answers:?}");
-}
-
-/// Drivers of other languages, each of which is installed in the ordinary way: `drivers/` has their scripts.
-#[test]
-#[ignore = "it installs drivers from public registries"]
-fn drivers_log_in_and_use_tables() {
-    let folder = std::env::temp_dir().join(format!("seriatim-drivers-{}", std::process::id()));
-    let scripts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/drivers");
-    let run = |program: &Path, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).current_dir(&folder).output().ok()?;
-        output.status.success().then_some(())
-    };
-    let python = folder.join("bin/python");
-    for (driver, script, package) in [
-        ("psycopg 3", "psycopg3.py", "psycopg[binary]"),
-        ("asyncpg", "asyncpg.py", "asyncpg"),
-        ("node-postgres", "node_pg.js", "pg"),
-    ] {
-        std::fs::create_dir_all(&folder).expect("there is space");
-        let installed = match script.ends_with(".py") {
-            true => run(Path::new("python3"), &["-m", "venv", "."])
-                .and_then(|()| run(&python, &["-m", "pip", "install", "--quiet", package])),
-            false => run(Path::new("npm"), &["install", "--silent", "--prefix", ".", package]),
-        };
-        if installed.is_none() {
-            println!("skipped: {driver} cannot be installed here");
-            continue;
-        }
-        let server = Server::start(Settings::default());
-        let mut session = Raw::connect(server.address.port());
-        session.talk(&query("create user ann superuser password 'secret'"));
-        let program = if script.ends_with(".py") { python.clone() } else { PathBuf::from("node") };
-        let mut command = Command::new(program);
-        command.arg(scripts.join(script)).env("NODE_PATH", folder.join("node_modules"));
-        command.env("PGHOST", "127.0.0.1").env("PGPORT", server.address.port().to_string());
-        command.env("PGUSER", "ann").env("PGPASSWORD", "secret").env("PGDATABASE", "postgres");
-        let output = command.output().expect("it was installed");
-        assert!(output.status.success(), "{driver}: {}", String::from_utf8_lossy(&output.stderr));
-        println!("{driver}: its script ran");
-    }
-    let _ = std::fs::remove_dir_all(folder);
 }

@@ -19,7 +19,9 @@ impl Raw {
                 b'Z' => return all,
                 b'E' => all.push(field(&body, b'C')),
                 b'C' => all.push(String::from_utf8_lossy(&body).trim_end_matches('\0').to_owned()),
-                b'D' => all.push(String::from_utf8_lossy(values(&body)[0].unwrap_or(b"null")).into_owned()),
+                b'D' => {
+                    all.push(String::from_utf8_lossy(values(&body).expect("a row")[0].unwrap_or(b"null")).into_owned())
+                }
                 _ => {}
             }
         }

@@ -16,7 +16,9 @@ use sqlparser::ast::{
 use super::{Answer, Prepared, Session, State, is_planned};
 use crate::error::{SqlError, SqlState};
 use crate::expression::{Nothing, Translator};
+use crate::from::Parameters;
 use crate::names::{name, object};
+use crate::run::{bytes_of_rows, check_kept};
 use crate::select::{Column, Row};
 use crate::subquery::Queries;
 use crate::text::Command;
@@ -34,6 +36,8 @@ pub(super) struct Kept {
 struct Cursor {
     columns: Arc<[Column]>,
     rows: Vec<Row>,
+    /// The bytes of them.
+    bytes: usize,
     /// The row at which it stands, from 1: 0 before the first, and one more than there are behind the last.
     at: usize,
     is_forward_only: bool,
@@ -170,7 +174,7 @@ impl Session {
             }
             Statement::Declare { stmts, .. } => {
                 let [declare] = &**stmts else { return Ok(false) };
-                self.declare(declare)?;
+                self.declare(declare, &mut Vec::new(), &[])?;
                 answers.push(done("DECLARE CURSOR"));
             }
             Statement::Fetch { name: ident, direction, into: None, .. } => {
@@ -189,6 +193,8 @@ impl Session {
                 self.kept.cursors.remove(&own).ok_or_else(|| no_cursor(&own))?;
                 answers.push(done("CLOSE CURSOR"));
             }
+            // Nobody can listen.
+            Statement::UNLISTEN { .. } => answers.push(done("UNLISTEN")),
             Statement::Reset(reset) => {
                 match &reset.reset {
                     Reset::SessionAuthorization => {}
@@ -214,7 +220,7 @@ impl Session {
     fn reset(&mut self, own: String, answers: &mut Vec<Answer>) -> Result<(), SqlError> {
         match own.contains('.') {
             // Nobody knows what it usually is.
-            true => drop(self.settings.remove(&own)),
+            true => self.change_settings(&|settings| drop(settings.remove(&own)), false, answers),
             false => self.set_in_transaction(own, "default".to_owned(), false, answers)?,
         }
         Ok(())
@@ -264,7 +270,23 @@ impl Session {
         self.run_prepared(prepared, &values, true, answers)
     }
 
-    fn declare(&mut self, declare: &Declare) -> Result<(), SqlError> {
+    /// The columns of a cursor that DECLARE has made; none if there is no such cursor.
+    pub fn cursor_columns(&self, name: &str) -> Option<Arc<[Column]>> {
+        self.kept.cursors.get(name).map(|cursor| cursor.columns.clone())
+    }
+
+    /// Ends a cursor that DECLARE has made, if there is one of this name.
+    pub fn close_cursor(&mut self, name: &str) {
+        self.kept.cursors.remove(name);
+    }
+
+    /// Makes a cursor of a query with these values of its parameters.
+    pub(super) fn declare(
+        &mut self,
+        declare: &Declare,
+        parameters: &mut Parameters,
+        values: &[Datum<'_>],
+    ) -> Result<(), SqlError> {
         let Declare { names, declare_type: Some(DeclareType::Cursor), for_query: Some(query), .. } = declare else {
             return Err(SqlError::unsupported(declare, "DECLARE name CURSOR FOR query is there."));
         };
@@ -280,14 +302,18 @@ impl Session {
         if !holds {
             self.open_block("DECLARE CURSOR")?;
         }
-        let planned = self.plan(&Statement::Query(query.clone()), &mut Vec::new())?;
-        let Answer::Rows { columns, rows, .. } = self.run_plan(&planned, &[])? else { return Ok(()) };
+        let planned = self.plan(&Statement::Query(query.clone()), parameters)?;
+        self.check_permitted(&planned)?;
+        let Answer::Rows { columns, rows, .. } = self.run_plan(&planned, values)? else { return Ok(()) };
+        let bytes = bytes_of_rows(&rows);
+        let others: usize = self.kept.cursors.values().map(|cursor| cursor.bytes).sum();
+        check_kept(others + bytes, "a session with cursors")?;
         let savepoints = match &self.state {
             State::Open(open) => Some(open.savepoints.len()),
             _ => None,
         };
         let is_forward_only = declare.scroll == Some(false);
-        self.kept.cursors.insert(own, Cursor { columns, rows, at: 0, is_forward_only, holds, savepoints });
+        self.kept.cursors.insert(own, Cursor { columns, rows, bytes, at: 0, is_forward_only, holds, savepoints });
         Ok(())
     }
 }

@@ -92,13 +92,49 @@ const FUNCTIONS: &[Function] = &[
     comparison(&["\0all <="], |called| called.quantified(true, |order| order.is_le())),
     comparison(&["\0all >"], |called| called.quantified(true, |order| order.is_gt())),
     comparison(&["\0all >="], |called| called.quantified(true, |order| order.is_ge())),
+    strict(&["current_setting"], 1, &[TEXT, BOOL], ColumnType::LongText, |called| {
+        let own = called.text(0);
+        match called.env.run.around().and_then(|around| around.setting(&own)) {
+            Some(value) => Ok(text(value)),
+            None if matches!(called.arguments.get(1), Some(Datum::Bool(true))) => Ok(Datum::Null),
+            None => {
+                let message = format!("unrecognized configuration parameter \"{own}\"");
+                Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
+            }
+        }
+    }),
+    Function {
+        names: &["set_config"],
+        least: 3,
+        arguments: &[TEXT, TEXT, BOOL],
+        is_variadic: false,
+        result: ColumnType::LongText,
+        is_strict: false,
+        apply: |called| {
+            if called.arguments[0].is_null() {
+                return Err(SqlError::new(SqlState("22004"), "SET requires parameter name"));
+            }
+            let own = called.text(0);
+            let value = if called.arguments[1].is_null() { "default".to_owned() } else { called.text(1) };
+            crate::Session::check_setting(&own, &value)?;
+            let is_local = matches!(called.arguments[2], Datum::Bool(true));
+            if let Some(around) = called.env.run.around() {
+                around.change_setting(&own, &value, is_local);
+            }
+            Ok(text(value))
+        },
+    },
     strict(&["array_to_string"], 2, &[TEXT, TEXT, TEXT], ColumnType::LongText, |called| {
         let array = called.text(0);
         let elements = crate::array::elements(&array).ok_or_else(|| malformed(&array))?;
         let null = called.arguments.get(2).map(|_| called.text(2));
-        let shown: Vec<String> =
-            elements.into_iter().filter_map(|one| one.map(|one| one.into_owned()).or_else(|| null.clone())).collect();
-        Ok(text(shown.join(&called.text(1))))
+        let null = null.as_deref();
+        let shown = elements.iter().filter_map(|one| one.as_deref().or(null));
+        let between = called.text(1);
+        // A separator or what stands for NULL may be longer than all elements.
+        let bytes = shown.clone().fold(0_usize, |sum, one| sum.saturating_add(one.len() + between.len()));
+        called.env.run.check_length(bytes)?;
+        Ok(text(shown.collect::<Vec<&str>>().join(&between)))
     }),
     strict(&["array_length", "array_upper"], 2, &[TEXT, INT], ColumnType::I32, |called| {
         let (first, length) = called.extent()?;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use seriatim::DynHandle;
-use seriatim::catalog::{Access, KeyPart, Object, Organization, ReferenceDef, SequenceDef, TableDef};
+use seriatim::catalog::{Access, Checked, KeyPart, Object, Organization, ReferenceDef, SequenceDef, TableDef};
 
 use super::Table;
 use super::tables::TABLES;
@@ -64,6 +64,7 @@ pub(super) struct Index {
     pub(super) is_unique: bool,
     pub(super) is_primary: bool,
     pub(super) nulls_not_distinct: bool,
+    pub(super) checked: Checked,
     pub(super) is_hash: bool,
 }
 
@@ -81,7 +82,7 @@ pub(super) struct Constraint {
 /// What a constraint demands.
 pub(super) enum Kind {
     Primary,
-    Unique,
+    Unique(Checked),
     Check(String),
     /// A foreign key, and the number of the other table.
     Reference {
@@ -95,7 +96,7 @@ impl Kind {
     pub(super) fn letter(&self) -> &'static str {
         match self {
             Kind::Primary => "p",
-            Kind::Unique => "u",
+            Kind::Unique(_) => "u",
             Kind::Check(_) => "c",
             Kind::Reference { .. } => "f",
         }
@@ -109,6 +110,7 @@ pub(super) struct Numbers {
     pub(super) last: Option<i64>,
     /// The table whose rows it numbers.
     table: Option<String>,
+    pub(super) object: Object,
 }
 
 /// Gives numbers to what belongs to a table.
@@ -162,7 +164,8 @@ impl Schema {
             let (definition, table) = (sequence.definition(), sequence.table());
             let place = table.as_ref().and_then(|table| places.get_mut(table)).unwrap_or(&mut alone);
             let oid = place.oid("sequence", &definition.name);
-            sequences.push(Numbers { oid, definition, last: sequence.last(), table });
+            let object = names.database.object_of_sequence(&sequence);
+            sequences.push(Numbers { oid, definition, last: sequence.last(), table, object });
         }
         let access = names.database.access();
         Schema { tables, sequences, access, rows: RefCell::default() }
@@ -179,14 +182,16 @@ impl Schema {
         if let Some(table) = self.tables.iter().find(of) {
             return Some(Object::Table(table.handle.number()));
         }
-        let name = self.sequences.iter().find(|sequence| sequence.oid == oid)?.table.as_ref()?;
-        let table = self.tables.iter().find(|table| table.definition().name == *name)?;
-        Some(Object::Table(table.handle.number()))
+        self.sequences.iter().find(|sequence| sequence.oid == oid).map(|sequence| sequence.object)
     }
 
     /// The role that owns a relation.
     pub(super) fn owner(&self, oid: u32) -> u32 {
-        self.object(oid).map_or(Access::FIRST, |object| self.access.rights(object).owner)
+        let numbers = self.sequences.iter().find(|sequence| sequence.oid == oid);
+        let numbered = numbers.and_then(|sequence| sequence.table.as_ref());
+        let table = numbered.and_then(|name| self.tables.iter().find(|table| table.definition().name == *name));
+        let object = table.map(|table| Object::Table(table.handle.number())).or_else(|| self.object(oid));
+        object.map_or(Access::FIRST, |object| self.access.rights(object).owner)
     }
 
     /// The rows of a table of the catalogue.
@@ -255,7 +260,7 @@ fn relation(handle: DynHandle, oid: u32, places: &mut Places, oids: &BTreeMap<St
     let is_hash = |organization: Organization| organization == Organization::Hash;
     let position = |name: &str| definition.columns.iter().position(|column| column.name == name).map_or(0, |at| at + 1);
     if !is_keyless(definition) {
-        let name = format!("{}_pkey", definition.name);
+        let name = definition.key_constraint_name().into_owned();
         let (index, constraint) = (places.oid("index", &name), places.oid("constraint", &name));
         indexes.push(Index {
             oid: index,
@@ -264,6 +269,7 @@ fn relation(handle: DynHandle, oid: u32, places: &mut Places, oids: &BTreeMap<St
             is_unique: true,
             is_primary: true,
             nulls_not_distinct: false,
+            checked: Checked::Immediately,
             is_hash: is_hash(definition.organization),
         });
         let columns = columns_of(&definition.key);
@@ -271,12 +277,13 @@ fn relation(handle: DynHandle, oid: u32, places: &mut Places, oids: &BTreeMap<St
     }
     for index in &definition.indexes {
         let own = places.oid("index", &index.name);
-        // A declaration does not say whether an index came of UNIQUE: the names that UNIQUE gives do.
-        if index.unique && index.name.ends_with("_key") {
+        // Of an index that is always unique, a declaration does not say whether it came of UNIQUE: the names that
+        // UNIQUE gives do.
+        if index.unique && (index.is_deferrable() || index.name.ends_with("_key")) {
             let oid = places.oid("constraint", &index.name);
             let columns = columns_of(&index.parts);
             let name = index.name.to_string();
-            constraints.push(Constraint { oid, name, kind: Kind::Unique, columns, index: own });
+            constraints.push(Constraint { oid, name, kind: Kind::Unique(index.checked), columns, index: own });
         }
         indexes.push(Index {
             oid: own,
@@ -285,6 +292,7 @@ fn relation(handle: DynHandle, oid: u32, places: &mut Places, oids: &BTreeMap<St
             is_unique: index.unique,
             is_primary: false,
             nulls_not_distinct: index.nulls_not_distinct,
+            checked: index.checked,
             is_hash: is_hash(index.organization),
         });
     }
@@ -327,7 +335,8 @@ fn references(tables: &[Relation]) -> Vec<(usize, usize, u32)> {
             let Kind::Reference { definition, table: other } = &constraint.kind else { continue };
             let Some(other) = tables.iter().find(|table| table.oid == *other) else { continue };
             let columns = referenced(definition, other);
-            let index = other.indexes.iter().filter(|index| index.is_unique).find(|index| {
+            let is_key = |index: &&Index| index.is_unique && index.checked == Checked::Immediately;
+            let index = other.indexes.iter().filter(is_key).find(|index| {
                 let mut parts: Vec<usize> = index.parts.iter().map(|part| part.column.index() + 1).collect();
                 let mut wanted = columns.clone();
                 parts.sort_unstable();
@@ -362,12 +371,12 @@ impl Constraint {
         };
         match &self.kind {
             Kind::Primary => format!("PRIMARY KEY ({})", names(table, &self.columns)),
-            Kind::Unique => {
+            Kind::Unique(checked) => {
                 let nulls = match table.indexes.iter().find(|index| index.oid == self.index) {
                     Some(index) if index.nulls_not_distinct => " NULLS NOT DISTINCT",
                     _ => "",
                 };
-                format!("UNIQUE{nulls} ({})", names(table, &self.columns))
+                format!("UNIQUE{nulls} ({}){}", names(table, &self.columns), checked.sql())
             }
             Kind::Check(expression) if is_pretty => format!("CHECK ({expression})"),
             Kind::Check(expression) => format!("CHECK (({expression}))"),

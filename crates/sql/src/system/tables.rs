@@ -2,7 +2,7 @@
 
 use seriatim::catalog::expression::Datum;
 use seriatim::catalog::{
-    ColumnDef, ColumnType, Grantee, IdentityKind, Object, OnChange, Privileges, RoleDef, TableDef,
+    Checked, ColumnDef, ColumnType, Grantee, IdentityKind, Object, OnChange, Privileges, RoleDef, TableDef,
 };
 
 use super::functions::{self, text};
@@ -424,7 +424,7 @@ pub(super) const TABLES: &[Table] = &[
             let row = |(table, constraint): (&Relation, &Constraint)| {
                 let kind = match constraint.kind {
                     Kind::Primary => "PRIMARY KEY",
-                    Kind::Unique => "UNIQUE",
+                    Kind::Unique(_) => "UNIQUE",
                     Kind::Check(_) => "CHECK",
                     Kind::Reference { .. } => "FOREIGN KEY",
                 };
@@ -558,13 +558,12 @@ fn named(constraint: &Constraint) -> [(&'static str, Owned); 3] {
 
 /// Whether it can be deferred, and is.
 fn deferrable(constraint: &Constraint) -> (bool, bool) {
-    use seriatim::catalog::Checked;
-    match &constraint.kind {
-        Kind::Reference { definition, .. } => {
-            (definition.checked != Checked::Immediately, definition.checked == Checked::Deferred)
-        }
-        _ => (false, false),
-    }
+    let checked = match &constraint.kind {
+        Kind::Reference { definition, .. } => definition.checked,
+        Kind::Unique(checked) => *checked,
+        _ => Checked::Immediately,
+    };
+    (checked != Checked::Immediately, checked == Checked::Deferred)
 }
 
 fn roles(schema: &Schema) -> Vec<Record> {
@@ -587,9 +586,9 @@ fn roles(schema: &Schema) -> Vec<Record> {
     schema.access.roles().map(row).collect()
 }
 
-/// What is granted of a table, as PostgreSQL shows it; nothing if only the owner has rights.
-fn grants(schema: &Schema, table: &Relation) -> Owned {
-    let rights = schema.access.rights(Object::Table(table.handle.number()));
+/// What is granted of a table or sequence, as PostgreSQL shows it; nothing if only the owner has rights.
+fn grants(schema: &Schema, object: Object, all: Privileges) -> Owned {
+    let rights = schema.access.rights(object);
     if rights.grants.is_empty() {
         return Datum::Null;
     }
@@ -602,7 +601,7 @@ fn grants(schema: &Schema, table: &Relation) -> Owned {
         };
         Some(format!("{to}={granted}/{owner}"))
     };
-    let own = Some(format!("{owner}={}/{owner}", Privileges::OF_TABLES));
+    let own = Some(format!("{owner}={all}/{owner}"));
     text(crate::array::to_text([own].into_iter().chain(rights.grants.iter().map(shown))))
 }
 
@@ -635,7 +634,7 @@ fn classes(schema: &Schema) -> Vec<Record> {
         let mut row = class(table.oid, &definition.name, "r", columns, HEAP);
         row.push(("relhasindex", truth(!table.indexes.is_empty())));
         row.push(("relchecks", number(definition.checks.len())));
-        row.push(("relacl", grants(schema, table)));
+        row.push(("relacl", grants(schema, Object::Table(table.handle.number()), Privileges::OF_TABLES)));
         row.push(("relhastriggers", truth(schema.tables.iter().any(refers))));
         rows.push(row);
         let index = |index: &Index| {
@@ -643,7 +642,11 @@ fn classes(schema: &Schema) -> Vec<Record> {
         };
         rows.extend(table.indexes.iter().map(index));
     }
-    rows.extend(schema.sequences.iter().map(|numbers| class(numbers.oid, &numbers.definition.name, "S", 3, 0)));
+    rows.extend(schema.sequences.iter().map(|numbers| {
+        let mut row = class(numbers.oid, &numbers.definition.name, "S", 3, 0);
+        row.push(("relacl", grants(schema, numbers.object, Privileges::OF_SEQUENCES)));
+        row
+    }));
     for (at, table) in TABLES.iter().enumerate() {
         let (kind, namespace, method) = match table.schema {
             CATALOG if VIEWS.contains(&table.name) => ("v", CATALOG_OID, 0),
@@ -762,7 +765,7 @@ fn indexes(schema: &Schema) -> Vec<Record> {
             ("indisunique", truth(index.is_unique)),
             ("indnullsnotdistinct", truth(index.nulls_not_distinct)),
             ("indisprimary", truth(index.is_primary)),
-            ("indimmediate", truth(true)),
+            ("indimmediate", truth(index.checked == Checked::Immediately)),
             ("indisvalid", truth(true)),
             ("indisready", truth(true)),
             ("indislive", truth(true)),
@@ -816,7 +819,7 @@ fn constraints(schema: &Schema) -> Vec<Record> {
                 row.push(("conbin", text(&**expression)));
                 row.extend(["confupdtype", "confdeltype", "confmatchtype"].map(|column| (column, text(" "))));
             }
-            Kind::Primary | Kind::Unique => {
+            Kind::Primary | Kind::Unique(_) => {
                 row.extend(["confupdtype", "confdeltype", "confmatchtype"].map(|column| (column, text(" "))));
             }
         }

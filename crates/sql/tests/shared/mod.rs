@@ -2,13 +2,33 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
+use seriatim::Database;
 use seriatim_postgres::Server;
 use seriatim_sql::{Answer, Failure, Row, Session};
 use sqllogictest::{DB, DBOutput, DefaultColumnType};
 
 /// A database that the files are run on.
-pub(crate) struct Ours(pub(crate) Session);
+pub(crate) struct Ours {
+    pub(crate) database: Database,
+    pub(crate) session: Session,
+}
+
+impl Ours {
+    /// A database that a session uses alone.
+    pub(crate) fn open(protocol: &str) -> Ours {
+        let database = Database::builder().protocol(protocol).open().expect("there is memory");
+        Ours { session: Session::new(database.clone()), database }
+    }
+
+    /// Waits until no rows have earlier layouts. To convert them conflicts with explicit transactions.
+    fn settle(&self) {
+        while self.database.statistics().tables.iter().any(|table| table.earlier_rows > 0) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
 
 /// An error with its SQLSTATE first.
 #[derive(Debug)]
@@ -42,7 +62,10 @@ impl DB for Ours {
     type ColumnType = DefaultColumnType;
 
     fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, Failed> {
-        let answers = self.0.execute(sql)?;
+        let answers = self.session.execute(sql)?;
+        if sql.trim_start().starts_with("alter table") {
+            self.settle();
+        }
         Ok(match answers.into_iter().rfind(|answer| !matches!(answer, Answer::Notice(_))) {
             Some(Answer::Rows { columns, rows, .. }) => {
                 let types = columns.iter().map(|_| DefaultColumnType::Text).collect();

@@ -91,7 +91,7 @@ fn soak(wanted: &Wanted) -> Result<(), String> {
                 "{plan:?}, {setting}: {power_cuts} power cuts, {} of them while opening, {} kills, {} closed in \
                  order; {} commits, \
                  {} answers, {} commits taken back, {} checkpoints, {} tables declared, \
-                 {} conversions, {} failures met",
+                 {} conversions, {} migrations, {} refused by constraints, {} numbers given, {} failures met",
                 tally.cuts_opening,
                 tally.kills,
                 tally.closes,
@@ -101,6 +101,9 @@ fn soak(wanted: &Wanted) -> Result<(), String> {
                 tally.checkpoints,
                 tally.declared,
                 tally.conversions,
+                tally.migrations,
+                tally.refused,
+                tally.numbers,
                 tally.faults
             );
         }
@@ -125,14 +128,15 @@ fn soak(wanted: &Wanted) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let kills = if began.elapsed() < most { wanted.kills } else { 0 };
     let mut killed = 0;
-    // A third of them in the middle of chopped procedures, a sixth with durability by snapshot, and a sixth beside
-    // changes of the tables.
-    let (calls, snapshots, migrations) = (kills / 3, kills / 6, kills / 6);
+    // A quarter of them in the middle of chopped procedures, and a sixth each with durability by snapshot, beside
+    // changes of the tables, and with rows that refer to each other.
+    let (calls, snapshots, migrations, links) = (kills / 4, kills / 6, kills / 6, kills / 6);
     let loads = [
-        (Load::Transfers, kills - calls - snapshots - migrations),
+        (Load::Transfers, kills - calls - snapshots - migrations - links),
         (Load::Calls, calls),
         (Load::Snapshots, snapshots),
         (Load::Migrations, migrations),
+        (Load::Links, links),
     ];
     for (load, kills) in loads {
         let progress = |done: u64| {

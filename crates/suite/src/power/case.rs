@@ -12,7 +12,7 @@ use super::logged;
 use super::model::Model;
 use super::script::Domain;
 use super::verify::{self, Known};
-use crate::Setting;
+use crate::{Planted, Setting};
 
 /// Where the databases are.
 pub(super) const DIRECTORY: &str = "/db";
@@ -37,6 +37,8 @@ pub struct Case {
     pub plan: Plan,
     /// The injected fault.
     pub canary: (Fault, LogFault),
+    /// A fault in the data.
+    pub planted: Option<Planted>,
 }
 
 /// The counts of cases.
@@ -64,6 +66,12 @@ pub struct Tally {
     pub declared: u64,
     /// Tables whose clustering was changed.
     pub conversions: u64,
+    /// Migrations of the tables that refer to each other.
+    pub migrations: u64,
+    /// Transactions that a foreign key or a condition refused.
+    pub refused: u64,
+    /// Numbers of sequences that were given.
+    pub numbers: u64,
     /// Patches that the last recovery of a case replayed.
     pub patches: u64,
     /// Deltas that it replayed.
@@ -93,6 +101,9 @@ impl AddAssign for Tally {
         self.checkpoints += other.checkpoints;
         self.declared += other.declared;
         self.conversions += other.conversions;
+        self.migrations += other.migrations;
+        self.refused += other.refused;
+        self.numbers += other.numbers;
         self.patches += other.patches;
         self.deltas += other.deltas;
         self.faults += other.faults;
@@ -117,6 +128,9 @@ impl Tally {
             ("checkpoint", self.checkpoints),
             ("table declared", self.declared),
             ("conversion of a table", self.conversions),
+            ("migration", self.migrations),
+            ("refused transaction", self.refused),
+            ("number given", self.numbers),
             ("patch replayed", self.patches),
             ("delta replayed", self.deltas),
         ];
@@ -198,7 +212,7 @@ impl Case {
             _ => None,
         };
         let setting = rare.unwrap_or(setting);
-        Case { seed, setting, plan, canary: (Fault::None, LogFault::None) }
+        Case { seed, setting, plan, canary: (Fault::None, LogFault::None), planted: None }
     }
 
     /// Runs it.
@@ -254,12 +268,27 @@ impl<'c> Stage<'c> {
     pub(super) fn live(&mut self) -> Result<(), String> {
         let Stage { settings, disk, rng, model, known, tally } = self;
         let mode = [Durability::Async, Durability::Group, Durability::Group, Durability::Sync][rng.below(4) as usize];
-        let Some((db, process)) = settings.open(mode, disk, rng, tally)? else { return Ok(()) };
+        let Some((db, process, broken)) = settings.open(mode, disk, rng, tally)? else { return Ok(()) };
         verify::recovered(&db, model, known, tally)?;
         let Setting { durable_snapshots: shows, defers, .. } = settings.case.setting;
-        let (rng, plan) = (rng.fork(), settings.case.plan);
+        let (rng, plan, planted) = (rng.fork(), settings.case.plan, settings.case.planted);
         let reads_the_past = settings.case.setting.reads_the_past();
-        CrashRun { db, disk, process, rng, mode, plan, reads_the_past, shows, defers, model, known, tally }.run()
+        let run = CrashRun {
+            db,
+            disk,
+            process,
+            rng,
+            mode,
+            plan,
+            planted,
+            reads_the_past,
+            shows,
+            defers,
+            model,
+            known,
+            tally,
+        };
+        run.run(broken)
     }
 
     /// Opens the database on a disk that works, and checks its contents.
@@ -307,15 +336,16 @@ impl Settings<'_> {
     }
 
     /// Opens the database, cut short a few times perhaps, and plans when its life is to be. `None` if the
-    /// disk did not let it.
+    /// disk did not let it. Also tells whether its log may have met a failure meanwhile.
     fn open(
         &self,
         mode: Durability,
         disk: &FaultyDisk,
         rng: &mut Rng,
         tally: &mut Tally,
-    ) -> Result<Option<(Database, FaultyDisk)>, String> {
+    ) -> Result<Option<(Database, FaultyDisk, bool)>, String> {
         for attempt in 0.. {
+            let mut broken = false;
             disk.reboot();
             disk.crash_at(NEVER);
             if attempt < CUT_OPENINGS_MAX && rng.percent(25) {
@@ -326,7 +356,10 @@ impl Settings<'_> {
             if self.case.plan == Plan::Faults && attempt < CUT_OPENINGS_MAX && rng.percent(25) {
                 match rng.percent(30) {
                     true => disk.set_capacity(disk.used_bytes() + rng.below(40_000)),
-                    false => crash_run::plan_failure(disk, rng, 8),
+                    false => {
+                        broken = true;
+                        crash_run::plan_failure(disk, rng, 8);
+                    }
                 }
             }
             let process = disk.mount();
@@ -340,7 +373,7 @@ impl Settings<'_> {
                     if rng.percent(60) {
                         plan_end(disk, rng, 400);
                     }
-                    return Ok(Some((db, process)));
+                    return Ok(Some((db, process, broken)));
                 }
                 // It ended at the very end.
                 Ok(_) => tally.ended_opening(disk),

@@ -19,6 +19,8 @@ use super::moved::{self, move_amount, set_amount};
 use super::schema::{self, KINDS, LINES, definition};
 use super::script::{Author, Op, Runner, Seen};
 use super::verify::{self, Declared, Known};
+use crate::Planted;
+use crate::linked::Tables;
 
 /// A life.
 pub(super) struct CrashRun<'c> {
@@ -29,6 +31,7 @@ pub(super) struct CrashRun<'c> {
     pub(super) rng: Rng,
     pub(super) mode: Durability,
     pub(super) plan: Plan,
+    pub(super) planted: Option<Planted>,
     /// Whether a transaction may see what others have overwritten since, and commit: then it comes before them.
     pub(super) reads_the_past: bool,
     /// Whether durability is by snapshot: then each is read.
@@ -52,22 +55,22 @@ pub(super) fn is_explained(error: &StorageError) -> bool {
 }
 
 /// A transaction that was submitted and not answered yet.
-struct Outstanding {
-    pending: Pending<()>,
-    depends: Depends,
+pub(super) struct Outstanding {
+    pub(super) pending: Pending<()>,
+    pub(super) depends: Depends,
 }
 
 /// The dependencies of a result.
 #[derive(Clone, Copy, Debug)]
-struct Depends {
+pub(super) struct Depends {
     /// The newest commit that it shows.
-    saw: u64,
+    pub(super) saw: u64,
     /// Its epoch, if it is one that changed something.
-    own: Option<u64>,
+    pub(super) own: Option<u64>,
 }
 
 /// An explicit transaction between two of its operations.
-struct Parked<'s> {
+pub(super) struct Parked<'s> {
     tx: Transaction<'s>,
     /// The newest commit when it began.
     begun: u64,
@@ -105,8 +108,8 @@ const EXPLICIT: usize = 5;
 const PARKED_MAX: usize = 3;
 
 impl CrashRun<'_> {
-    /// Lives it.
-    pub(super) fn run(mut self) -> Result<(), String> {
+    /// Lives it. Its log may be `broken` since the opening.
+    pub(super) fn run(mut self, broken: bool) -> Result<(), String> {
         let db = self.db.clone();
         let mut sessions: Vec<Session> = (0..self.rng.range(1, 4)).map(|_| db.session()).collect();
         let mut for_explicit: Vec<Session> = (0..EXPLICIT).map(|_| db.session()).collect();
@@ -117,10 +120,12 @@ impl CrashRun<'_> {
             parked: Vec::new(),
             outstanding: Vec::new(),
             stopped: None,
-            faulted: false,
-            broken: false,
+            faulted: broken,
+            broken,
             full: false,
             calls: false,
+            linked: Tables::open(&db)?,
+            in_doubt: false,
         };
         if self.rng.percent(30) {
             self.convert(&mut work)?;
@@ -186,6 +191,9 @@ impl CrashRun<'_> {
             self.plan_fault(work);
         }
         let lane = self.rng.below(sessions.len() as u64) as usize;
+        if self.rng.percent(12) {
+            return self.link(work, &mut sessions[lane], lane);
+        }
         match self.rng.below(100) {
             0..42 => {
                 let calls = if self.defers { 70 } else { 40 };
@@ -245,7 +253,7 @@ impl CrashRun<'_> {
     }
 
     /// Nothing is pending in the database: nor is it to the oracle.
-    fn note_published(&mut self) -> Result<(), String> {
+    pub(super) fn note_published(&mut self) -> Result<(), String> {
         match self.db.has_deferred() {
             false => self.model.publish(),
             true if !self.model.is_pending() => return Err("something is pending that nobody deferred".to_owned()),
@@ -328,7 +336,7 @@ impl CrashRun<'_> {
     }
 
     /// An error was explained: by the disk, where it was not by the end of the process.
-    fn count_fault(&mut self) {
+    pub(super) fn count_fault(&mut self) {
         self.tally.faults += u64::from(self.process.is_alive());
     }
 
@@ -413,7 +421,13 @@ impl CrashRun<'_> {
             self.known.answered = self.known.answered.max(snapshot.filter(|_| depends.own.is_some()).unwrap_or(0));
         }
         match result {
-            Ok(_) | Err(TransactError::User(_) | TransactError::Duplicate { .. }) => self.answer(work, depends),
+            Ok(_)
+            | Err(
+                TransactError::User(_)
+                | TransactError::Duplicate { .. }
+                | TransactError::Check { .. }
+                | TransactError::ForeignKey { .. },
+            ) => self.answer(work, depends),
             Err(error) => self.give_up(work, depends, &error),
         }
     }
@@ -704,7 +718,7 @@ impl CrashRun<'_> {
     }
 
     /// The disk has reported that all commits until now are durable.
-    fn all_durable(&mut self) {
+    pub(super) fn all_durable(&mut self) {
         self.known.acknowledged = self.model.newest();
     }
 
@@ -796,24 +810,28 @@ impl CrashRun<'_> {
 }
 
 /// The state of an incarnation.
-struct Work<'s> {
-    tables: Vec<Option<DynHandle>>,
+pub(super) struct Work<'s> {
+    pub(super) tables: Vec<Option<DynHandle>>,
     /// Sessions that had no explicit transaction yet.
-    unused: std::slice::IterMut<'s, Session>,
+    pub(super) unused: std::slice::IterMut<'s, Session>,
     /// The newest commit that each session's next snapshot has to show; none: all there are.
-    shown: Vec<Option<u64>>,
-    parked: Vec<Parked<'s>>,
-    outstanding: Vec<Outstanding>,
+    pub(super) shown: Vec<Option<u64>>,
+    pub(super) parked: Vec<Parked<'s>>,
+    pub(super) outstanding: Vec<Outstanding>,
     /// The log was stopped before the end of this epoch was durable.
-    stopped: Option<u64>,
+    pub(super) stopped: Option<u64>,
     /// Whether something that fails was planned.
-    faulted: bool,
+    pub(super) faulted: bool,
     /// Whether there are failures other than lack of space.
-    broken: bool,
+    pub(super) broken: bool,
     /// Whether the disk is, or will be, full.
-    full: bool,
+    pub(super) full: bool,
     /// Whether the procedure is registered.
-    calls: bool,
+    pub(super) calls: bool,
+    /// The tables that refer to each other.
+    pub(super) linked: Option<Tables>,
+    /// Whether a migration of them failed, which may have been made.
+    pub(super) in_doubt: bool,
 }
 
 /// Lets an operation of the disk fail, one of the next `most` of its kind.

@@ -99,6 +99,8 @@ pub fn damage(case: &Case, before: &LeftDirectory<'_>, seed: u64) -> Result<Dama
     let recorded = std::mem::take(&mut stage.known.recorded);
     let is_counted = stage.model.clone().settle(durable, recorded).is_err() || durable < stage.known.durable;
     stage.known.durable = 0;
+    // Reservations may be lost, too.
+    stage.known.judge = Default::default();
     if let Err(problem) = verify::recovered(&db, &mut stage.model, &mut stage.known, &mut stage.tally) {
         return wrong(problem);
     }

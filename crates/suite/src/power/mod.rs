@@ -9,8 +9,9 @@
 //! **What must hold** after each recovery, by an oracle (`model`) that is independent of the engine. The
 //! tables hold exactly the effects of the commits of epochs up to the durable epoch that the recovery reports,
 //! in their order. All commits on which an answered result, of whatever kind, depends are among them. Indexes
-//! agree with tables; tables have kept their numbers; epochs only rise. And while the database is open: every
-//! result is the oracle's, and every error is explained by the circumstances.
+//! agree with tables; tables have kept their numbers; epochs only rise. No row refers to one that is not there, and no
+//! number of a sequence is given twice (`links`). And while the database is open: every result is the oracle's, and
+//! every error is explained by the circumstances.
 //!
 //! [`FaultyDisk`]: seriatim_base::disk::FaultyDisk
 
@@ -18,6 +19,7 @@ mod campaign;
 mod case;
 mod crash_run;
 pub mod directory;
+mod links;
 mod logged;
 mod model;
 mod moved;

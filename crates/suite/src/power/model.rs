@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use super::schema::{KINDS, Row};
 use super::script::{Op, Seen};
+use crate::linked::Rows;
 
 /// How a transaction ends that runs by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,8 @@ struct Commit {
     epoch: u64,
     rows: Vec<(usize, u32, Option<Row>)>,
     places: Vec<(Object, u64)>,
+    /// The tables that refer to each other before it, if it changed them.
+    linked: Option<Option<Rows>>,
 }
 
 /// The state after the last commit, and how it came to be.
@@ -54,6 +57,8 @@ pub(crate) struct Model {
     rows: Vec<BTreeMap<u32, Row>>,
     /// The holder of each tag, where tags are unique.
     tags: Vec<BTreeMap<u32, u32>>,
+    /// The tables that refer to each other, while they exist.
+    linked: Option<Rows>,
     places: BTreeMap<Object, u64>,
     /// Those that no recovery has settled.
     commits: Vec<Commit>,
@@ -158,9 +163,31 @@ impl Model {
             number,
             epoch,
             places: places.collect(),
+            linked: None,
             rows: rows.into_iter().map(|((table, key), before)| (table, key, before)).collect(),
         };
         self.commits.push(commit);
+        Some(number)
+    }
+
+    pub(crate) fn linked(&self) -> Option<&Rows> {
+        self.linked.as_ref()
+    }
+
+    /// A recovery found these.
+    pub(crate) fn set_linked(&mut self, linked: Option<Rows>) {
+        self.linked = linked;
+    }
+
+    /// A transaction left the tables that refer to each other like this, or a migration did. Its
+    /// number, if it changed anything. Of other commits than its own it depends on some that are not known.
+    pub(crate) fn commit_linked(&mut self, after: Option<Rows>, epoch: u64) -> Option<u64> {
+        if self.linked == after {
+            return None;
+        }
+        self.last += 1;
+        let (number, before) = (self.last, std::mem::replace(&mut self.linked, after));
+        self.commits.push(Commit { number, epoch, rows: Vec::new(), places: Vec::new(), linked: Some(before) });
         Some(number)
     }
 
@@ -194,6 +221,9 @@ impl Model {
     fn take_back(&mut self, commit: Commit) {
         for (table, key, before) in commit.rows.into_iter().rev() {
             self.set(table, key, before);
+        }
+        if let Some(before) = commit.linked {
+            self.linked = before;
         }
         for (place, number) in commit.places {
             self.places.insert(place, number);

@@ -9,6 +9,7 @@ use super::case::Tally;
 use super::model::Model;
 use super::schema::{KINDS, LINES, Row, definition};
 use super::script::Domain;
+use crate::linked::{Judge, Rows as Linked, Tables};
 
 /// The oracle's knowledge of a database other than its rows.
 #[derive(Clone, Debug)]
@@ -31,6 +32,19 @@ pub(super) struct Known {
     shown_before: u64,
     /// The newest snapshot that an answer of this life is of.
     pub(super) answered: u64,
+    /// The numbers that sequences gave since these were created.
+    pub(super) judge: Judge,
+    /// The migrations since the last recovery of the tables that refer to each other.
+    pub(super) migrations: Vec<Migration>,
+}
+
+/// A migration: what there was before it and is after it.
+#[derive(Clone, Debug)]
+pub(super) struct Migration {
+    pub(super) before: Option<Linked>,
+    pub(super) after: Option<Linked>,
+    /// The epoch that was durable when it had been made. `None`: it failed, and may have been made.
+    pub(super) durable: Option<u64>,
 }
 
 /// All rows of all tables, by table and key.
@@ -51,6 +65,8 @@ impl Known {
             shown,
             shown_before: 0,
             answered: 0,
+            judge: Judge::default(),
+            migrations: Vec::new(),
         }
     }
 
@@ -168,6 +184,7 @@ pub(super) fn recovered(db: &Database, model: &mut Model, known: &mut Known, tal
         return Err(format!("epoch {now} begins again; {durable} is durable"));
     }
     tables(db, known)?;
+    linked(db, model, known, durable)?;
     db.check_structure().map_err(|fault| format!("a structure is damaged: {fault}"))?;
     contents(db, model, known)
 }
@@ -213,6 +230,45 @@ fn tables(db: &Database, known: &mut Known) -> Result<(), String> {
     Ok(())
 }
 
+/// Reads the tables that refer to each other.
+fn read_linked(db: &Database) -> Result<Option<Linked>, String> {
+    let Some(tables) = Tables::open(db)? else { return Ok(None) };
+    let rows = db.session().snapshot(|tx| tables.rows(tx)).map_err(|error| format!("{UNREADABLE}: {error}"))?;
+    rows.check()?;
+    Ok(Some(rows.into_value()))
+}
+
+/// Settles which of the last migrations have been made. In doubt are those that failed. A damaged log may also have
+/// lost those that became durable after the durable epoch.
+fn linked(db: &Database, model: &mut Model, known: &mut Known, durable: u64) -> Result<(), String> {
+    let found = read_linked(db)?;
+    let mut possible = vec![model.linked().cloned()];
+    for Migration { before, after, durable: made } in std::mem::take(&mut known.migrations).into_iter().rev() {
+        match made {
+            None if possible.contains(&before) => possible.push(after),
+            Some(made) if made > durable && possible.contains(&after) => possible.push(before),
+            _ => {}
+        }
+    }
+    if possible.contains(&found) {
+        model.set_linked(found);
+    }
+    match Tables::open(db)? {
+        Some(tables) => known.judge.check(&tables),
+        None => {
+            known.judge = Judge::default();
+            Ok(())
+        }
+    }
+}
+
+fn compare_linked(found: &Option<Linked>, expected: &Option<Linked>) -> Result<(), String> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("rows that refer to each other: {found:?} where {expected:?} are right")),
+    }
+}
+
 pub(super) fn number(db: &Database, name: &str) -> Result<u32, String> {
     db.open_dyn(name).map(|table| table.number_in_log()).map_err(|error| error.to_string())
 }
@@ -223,6 +279,9 @@ pub(super) const UNREADABLE: &str = "the tables cannot be read";
 /// Compares every table and index with the oracle.
 pub(super) fn contents(db: &Database, model: &Model, known: &Known) -> Result<(), String> {
     let mut session = db.session();
+    if known.migrations.iter().all(|migration| migration.durable.is_some()) {
+        compare_linked(&read_linked(db)?, &model.linked().cloned())?;
+    }
     let mut handles = Vec::new();
     for table in known.declared() {
         let handle = db.open_dyn(KINDS[table].name).map_err(|error| error.to_string())?;

@@ -88,6 +88,9 @@ impl Run for Three {
         let Session { runner, called: entries, .. } = &mut scheduled.1;
         let entry = entries.entry(at);
         let handles = entry.handles::<P>();
+        let mut place = None;
+        let all = P::complete(arguments, &mut |_| unreachable!("none takes numbers"), &mut place);
+        let all = all.expect("nothing is taken");
         let mut straight = || {
             let got = called.1.call(procedure, arguments).map(|done| done.value);
             let wanted = interpreted.1.interpret(procedure, arguments).map(|done| done.value);
@@ -95,7 +98,7 @@ impl Run for Three {
             got
         };
         let mut run = |steps: Steps<'_>| {
-            let got = run_scheduled(runner, steps, |tx, schedule| P::scheduled(tx, handles, arguments, schedule));
+            let got = run_scheduled(runner, steps, |tx, schedule| P::scheduled(tx, handles, all, schedule));
             got.map(|committed| (committed.value, committed.attempts))
         };
         match how {

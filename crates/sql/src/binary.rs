@@ -6,7 +6,10 @@ use bytes::{BufMut, BytesMut};
 use seriatim::catalog::ColumnType;
 use seriatim::catalog::expression::Datum;
 use seriatim::{Date, DateTime, Interval, Numeric, Time, Timestamp, Uuid};
-use seriatim_sql::{Column, SqlError, SqlState, SqlType};
+
+use crate::error::{SqlError, SqlState};
+use crate::select::Column;
+use crate::types::SqlType;
 
 /// Days and microseconds from 1970 to 2000, from where PostgreSQL counts.
 const EPOCH_DAYS: i32 = 10_957;
@@ -14,8 +17,10 @@ const EPOCH_MICROSECONDS: i64 = EPOCH_DAYS as i64 * 86_400_000_000;
 
 /// How a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum Format {
+    /// As SQL writes it.
     Text,
+    /// As the type's own bytes.
     Binary,
 }
 
@@ -24,7 +29,7 @@ impl Format {
     ///
     /// # Errors
     /// There is no such code, or there is another number of them.
-    pub(crate) fn of(codes: &[i16], at: usize, count: usize) -> Result<Format, SqlError> {
+    pub fn of(codes: &[i16], at: usize, count: usize) -> Result<Format, SqlError> {
         let code = match codes {
             [] => 0,
             [one] => *one,
@@ -41,7 +46,8 @@ impl Format {
         }
     }
 
-    pub(crate) fn code(self) -> i16 {
+    /// The code of the format in messages.
+    pub fn code(self) -> i16 {
         match self {
             Format::Text => 0,
             Format::Binary => 1,
@@ -50,7 +56,7 @@ impl Format {
 }
 
 /// Appends a value with its length before it.
-pub(crate) fn write(value: &Datum<'_>, column: &Column, format: Format, row: &mut BytesMut) {
+pub fn write(value: &Datum<'_>, column: &Column, format: Format, row: &mut BytesMut) {
     let start = row.len();
     row.put_i32(-1);
     if value.is_null() {
@@ -101,7 +107,7 @@ fn write_binary(value: &Datum<'_>, column: &Column, row: &mut BytesMut) {
 
 /// An array of one dimension. Texts that are none have no elements.
 fn write_array(text: &str, element: SqlType, row: &mut BytesMut) {
-    let elements = seriatim_sql::array_elements(text).unwrap_or_default();
+    let elements = crate::array::elements(text).unwrap_or_default();
     row.put_i32(i32::from(!elements.is_empty()));
     row.put_i32(i32::from(elements.iter().any(Option::is_none)));
     row.put_u32(element.oid());
@@ -141,7 +147,7 @@ fn read_array(bytes: &[u8], element: SqlType) -> Result<Option<String>, SqlError
         at += length;
         elements.push(Some(read_binary(value, Some(element), element.stored())?.to_text(None).into_owned()));
     }
-    Ok((at == bytes.len()).then(|| seriatim_sql::array_text(elements.into_iter())))
+    Ok((at == bytes.len()).then(|| crate::array::to_text(elements.into_iter())))
 }
 
 fn write_numeric(number: Numeric, row: &mut BytesMut) {
@@ -183,12 +189,7 @@ fn write_digits(text: &str, row: &mut BytesMut) {
 ///
 /// # Errors
 /// The bytes are no value of the type.
-pub(crate) fn read(
-    bytes: &[u8],
-    format: Format,
-    sent: Option<SqlType>,
-    ty: ColumnType,
-) -> Result<Datum<'static>, SqlError> {
+pub fn read(bytes: &[u8], format: Format, sent: Option<SqlType>, ty: ColumnType) -> Result<Datum<'static>, SqlError> {
     match format {
         Format::Text => {
             let text = text(bytes)?;
@@ -212,6 +213,15 @@ fn read_binary(bytes: &[u8], sent: Option<SqlType>, ty: ColumnType) -> Result<Da
         SqlError::new(SqlState("22P03"), message)
     };
     let integer = || {
+        let wanted = match sent {
+            Some(ty @ (SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Oid)) => {
+                usize::try_from(ty.width()).ok()
+            }
+            _ => None,
+        };
+        if wanted.is_some_and(|wanted| wanted != bytes.len()) {
+            return None;
+        }
         Some(match bytes.len() {
             2 => i128::from(i16::from_be_bytes(bytes.try_into().ok()?)),
             4 if sent == Some(SqlType::Oid) => i128::from(u32::from_be_bytes(bytes.try_into().ok()?)),
@@ -377,6 +387,11 @@ mod tests {
         assert_eq!(failed(b"\xff", Format::Text, ColumnType::LongText), SqlState("22021"));
         assert_eq!(failed(b"abc", Format::Binary, ColumnType::I32), SqlState("22P03"));
         assert_eq!(failed(&[2], Format::Binary, ColumnType::Bool), SqlState("22P03"));
+        // A client that says what it sends sends that.
+        for (sent, bytes) in [(SqlType::Int4, &[0; 8][..]), (SqlType::Int8, &[0; 4]), (SqlType::Int2, &[0; 4])] {
+            let read = read(bytes, Format::Binary, Some(sent), ColumnType::I64);
+            assert_eq!(read.expect_err("another width").state, SqlState("22P03"));
+        }
         assert_eq!(failed(&[0, 1, 0, 0, 0, 0], Format::Binary, ColumnType::Numeric), SqlState("22P03"));
         let count = [0x7f, 0xff, 0, 0, 0, 0, 0, 0];
         assert_eq!(failed(&count, Format::Binary, ColumnType::Numeric), SqlState("22P03"));
