@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::error::{SqlError, SqlState};
+
 /// The text of an array of these elements, of which `None` is NULL.
 pub(crate) fn to_text<S: AsRef<str>>(elements: impl Iterator<Item = Option<S>>) -> String {
     let mut text = "{".to_owned();
@@ -32,9 +34,21 @@ pub(crate) fn to_text<S: AsRef<str>>(elements: impl Iterator<Item = Option<S>>) 
     text
 }
 
-/// The elements of an array: of `{a,b}`, or of the numbers of a vector, `1 2`. None if the text is no array of one
-/// dimension.
-pub(crate) fn elements(text: &str) -> Option<Vec<Option<Cow<'_, str>>>> {
+/// The elements of an array: of `{a,b}`, or of the numbers of a vector, `1 2`.
+///
+/// # Errors
+/// The text is no array of one dimension.
+pub(crate) fn elements(text: &str) -> Result<Elements<'_>, SqlError> {
+    split(text).ok_or_else(|| {
+        let message = format!("malformed array literal: \"{text}\"");
+        SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message)
+    })
+}
+
+/// Elements, of which `None` is NULL.
+type Elements<'t> = Vec<Option<Cow<'t, str>>>;
+
+fn split(text: &str) -> Option<Elements<'_>> {
     let text = text.trim();
     let Some(inner) = text.strip_prefix('{') else {
         let is_number = |word: &str| word.parse::<i64>().is_ok();
@@ -95,10 +109,10 @@ mod tests {
             vec![Some("-7")],
         ] {
             let text = to_text(all.iter().copied());
-            let again = elements(&text).expect("it is an array");
+            let again = split(&text).expect("it is an array");
             assert_eq!(again.iter().map(Option::as_deref).collect::<Vec<_>>(), all, "{text}");
         }
-        let shown = |text: &str| elements(text).map(|all| to_text(all.iter().map(Option::as_deref)));
+        let shown = |text: &str| split(text).map(|all| to_text(all.iter().map(Option::as_deref)));
         assert_eq!(shown("1 2").as_deref(), Some("{1,2}"));
         assert_eq!(shown(" { 1 , \"b\" } ").as_deref(), Some("{1,b}"));
         for wrong in ["x", "{", "{1", "{,}", "{\"a}", "{a}b", "{{1},{2}}"] {

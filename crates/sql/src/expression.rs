@@ -236,7 +236,7 @@ impl<'c> Translator<'c> {
             }
             Expr::Value(value) => match &value.value {
                 LiteralSyntax::SingleQuotedString(text) => {
-                    let elements = crate::array::elements(text).ok_or_else(|| malformed(text))?;
+                    let elements = crate::array::elements(text)?;
                     let one = |element: Option<std::borrow::Cow<'_, str>>| match element {
                         None => Expression::Literal(Literal::Null),
                         Some(text) => text_literal(&text),
@@ -758,12 +758,6 @@ fn without_regclass(of: &Expr) -> &Expr {
 pub(crate) fn text_literal(text: &str) -> Expression {
     Expression::Literal(Literal::Text(text.to_owned().into()))
 }
-
-fn malformed(array: &str) -> SqlError {
-    let message = format!("malformed array literal: \"{array}\"");
-    SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message)
-}
-
 /// A comparison of a text with a pattern.
 #[derive(Clone, Copy)]
 struct Pattern {

@@ -18,13 +18,13 @@ use crate::error::{SqlError, SqlState};
 use crate::expression::{Context, Translator};
 use crate::names::{Names, name, object};
 use crate::rows::{
-    Access, Distinct, Equality, Joined, Limit, Origin, Owned, Source, SourceColumn, SourceRow, Sources, choose, each,
-    is_findable,
+    Access, Choice, Distinct, Equality, Joined, Limit, Origin, Owned, Source, SourceColumn, SourceRow, Sources, choose,
+    each, is_findable,
 };
 use crate::run::Env;
 use crate::subquery::Outer;
 use crate::system::{self, Elements};
-use crate::types::SqlType;
+use crate::types::{SqlType, of_expressions};
 
 /// The types of a statement's parameters, as far as they are known.
 pub(crate) type Parameters = Vec<Option<ColumnType>>;
@@ -427,7 +427,7 @@ impl From {
                 level.access = Access::Prefix { index: Some(at), values, low: None, high: None, backward };
                 true
             }
-            Access::Computed | Access::Kept { .. } => false,
+            Access::Each { .. } | Access::Computed | Access::Kept { .. } => false,
         }
     }
 }
@@ -545,8 +545,9 @@ fn best_order(
             let search = Search { sources, source, places: &places, level: order.len(), context };
             let access = search.access(conditions.iter(), false, parameters)?;
             let worth = match (&access, &sources.0[source].origin) {
-                (Access::Key { .. }, _) => 4,
-                (Access::Prefix { values, .. }, _) if !values.is_empty() => 3,
+                (Access::Key { .. }, _) => 5,
+                (Access::Prefix { values, .. }, _) if !values.is_empty() => 4,
+                (Access::Each { .. }, _) => 3,
                 (Access::Prefix { .. }, _) => 1,
                 (Access::Kept { columns, .. }, _) if !columns.is_empty() => 2,
                 _ => 0,
@@ -582,7 +583,9 @@ impl Search<'_> {
         let source = &sources.0[self.source];
         let first = sources.0[..self.source].iter().map(|source| source.columns.len()).sum::<usize>();
         let (mut equalities, mut limits) = (Vec::<Equality>::new(), Vec::<(Binary, Equality)>::new());
+        let mut choices = Vec::<(usize, Choice)>::new();
         for (position, condition) in conditions.enumerate() {
+            choices.extend(self.choice(condition, parameters)?);
             let Expression::Binary(operator, a, b) = condition else { continue };
             for (operator, column, value) in [(Some(*operator), a, b), (turned(*operator), b, a)] {
                 let (Some(operator), Expression::Column { table: Some(of), column }) = (operator, &**column) else {
@@ -601,7 +604,7 @@ impl Search<'_> {
                 let value = match bound.column_type().filter(|_| !is_untyped) {
                     Some(ty) if is_findable(stored, Some(ty)) => (**value).clone(),
                     Some(_) => continue,
-                    None => (**value).clone().cast(crate::types::of_expressions(stored)),
+                    None => (**value).clone().cast(of_expressions(stored)),
                 };
                 debug_assert!(first + column < places.len(), "the column is one of the sources'");
                 match operator {
@@ -615,7 +618,10 @@ impl Search<'_> {
         let kept = |equalities: Vec<Equality>, parameters: &mut Parameters| {
             let mut columns = Vec::new();
             let mut values = Vec::new();
-            for equality in equalities.into_iter().filter(|equality| self.level > 0 && is_exact(source, equality)) {
+            for equality in equalities
+                .into_iter()
+                .filter(|equality| self.level > 0 && is_exact(source.columns[equality.column].stored))
+            {
                 if !columns.contains(&equality.column) {
                     columns.push(equality.column);
                     values.push(context.bind(&equality.value, sources, parameters)?);
@@ -640,22 +646,42 @@ impl Search<'_> {
         if is_whole {
             return kept(equalities, parameters);
         }
-        let fixes = |column: usize| equalities.iter().any(|equality| equality.column == column);
+        let chosen = |column: usize| choices.iter().find(|(known, _)| *known == column).map(|(_, choice)| choice);
+        let fixes =
+            |column: usize| equalities.iter().any(|equality| equality.column == column) || chosen(column).is_some();
         let bounds = |column: usize| limits.iter().any(|(_, limit)| limit.column == column);
         let definition = table.definition();
         let Some((index, found)) = choose(definition, &fixes, &bounds) else {
             return kept(equalities, parameters);
         };
         let parts = index.map_or(&definition.key, |at| &definition.indexes[at].parts);
-        let (mut values, mut implied) = (Vec::new(), Vec::new());
-        for part in &parts[..found] {
-            let equality = equalities.iter().find(|equality| equality.column == part.column.index());
-            let Some(equality) = equality else { return kept(equalities, parameters) };
-            values.push(context.bind(&equality.value, sources, parameters)?);
-            implied.push(equality.condition);
+        let (mut values, mut implied, mut each) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, part) in parts[..found].iter().enumerate() {
+            let column = part.column.index();
+            match equalities.iter().find(|equality| equality.column == column) {
+                Some(equality) => {
+                    values.push(context.bind(&equality.value, sources, parameters)?);
+                    implied.push(equality.condition);
+                }
+                None => {
+                    values.push(context.bind(&Expression::Literal(Literal::Null), sources, parameters)?);
+                    each.extend(chosen(column).map(|choice| (at, choice.clone())));
+                }
+            }
         }
+        // A list would be gone through for each row before.
+        if self.level > 0 && implied.is_empty() && !each.is_empty() && !equalities.is_empty() {
+            return kept(equalities, parameters);
+        }
+        let for_each = |access: Access| {
+            each.into_iter().rev().fold(access, |access, (at, choice)| Access::Each {
+                access: access.into(),
+                at,
+                choice,
+            })
+        };
         if index.is_none() && found == definition.key.len() {
-            return Ok(Access::Key { values, implied });
+            return Ok(for_each(Access::Key { values, implied }));
         }
         let next = parts.get(found).map(|part| part.column.index());
         let mut limit = |operators: [Binary; 2]| {
@@ -667,13 +693,57 @@ impl Search<'_> {
         };
         let low = limit([Binary::Greater, Binary::GreaterOrEqual])?;
         let high = limit([Binary::Less, Binary::LessOrEqual])?;
-        Ok(Access::Prefix { index, values, low, high, backward: false })
+        Ok(for_each(Access::Prefix { index, values, low, high, backward: false }))
+    }
+
+    /// The column for which a condition gives values, and these: `column IN (…)` or `column = ANY (…)`.
+    fn choice(&self, condition: &Expression, parameters: &mut Parameters) -> Result<Option<(usize, Choice)>, SqlError> {
+        let (of, list) = match condition {
+            Expression::In { of, list } => (&**of, &**list),
+            Expression::Call { function, arguments } if **function == *"\0any =" && arguments.len() == 2 => {
+                (&arguments[0], &arguments[1..])
+            }
+            _ => return Ok(None),
+        };
+        let Search { sources, places, context, .. } = *self;
+        let Expression::Column { table: Some(table), column } = of else { return Ok(None) };
+        let source = &sources.0[self.source];
+        let is_column = |known: &SourceColumn| **table == *known.table && known.name == **column;
+        let Some(column) = source.columns.iter().position(is_column) else { return Ok(None) };
+        let stored = source.columns[column].stored;
+        if !is_exact(stored) {
+            return Ok(None);
+        }
+        let ty = of_expressions(stored);
+        let (mut values, mut has_untyped, mut all_of_type) = (Vec::new(), false, true);
+        for value in list {
+            let bound = context.bind(value, sources, parameters)?;
+            if !bound.columns().iter().all(|&column| places[column].0 < self.level) {
+                return Ok(None);
+            }
+            if !matches!(condition, Expression::In { .. }) {
+                return Ok(Some((column, Choice::Array(bound, ty))));
+            }
+            let is_untyped = matches!(value, Expression::Literal(Literal::Text(_) | Literal::Null));
+            values.push(match bound.column_type().filter(|_| !is_untyped) {
+                Some(given) if is_findable(stored, Some(given)) => {
+                    all_of_type &= given == ty;
+                    bound
+                }
+                Some(_) => return Ok(None),
+                None => {
+                    has_untyped = true;
+                    context.bind(&value.clone().cast(ty), sources, parameters)?
+                }
+            });
+        }
+        // Untyped values beside those of another type are of that one.
+        Ok((all_of_type || !has_untyped).then_some((column, Choice::List(values))))
     }
 }
 
 /// Whether a value that equals a column's is found by comparing both as they are.
-fn is_exact(source: &Source, equality: &Equality) -> bool {
-    let stored = source.columns[equality.column].stored;
+fn is_exact(stored: ColumnType) -> bool {
     // The values of an enum are numbers, and what they are compared with are texts.
     !matches!(stored, ColumnType::Enum { .. } | ColumnType::Char)
 }

@@ -44,7 +44,7 @@ impl Point {
     /// # Errors
     /// An expression without a value.
     pub(crate) fn key(&self, env: Env<'_>) -> Result<Option<Vec<Value>>, Abort> {
-        key_values(&self.key, &self.types, Joined { rows: &[], places: &[], env })
+        key_values(&self.key, &self.types, &[], Joined { rows: &[], places: &[], env })
     }
 
     /// Calls `visit` with the row, if it is there and fulfils all conditions.

@@ -1,6 +1,7 @@
 //! Rows of tables and of other sources, and how a query finds them.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use seriatim::catalog::expression::{
     Bound, Columns, Datum, EvaluationError, Expression, ExpressionError, ExpressionErrorKind, Scope,
@@ -10,6 +11,7 @@ use seriatim::{Abort, DynHandle, DynRow, ReadTx, Value};
 
 use sqlparser::ast::TableAlias;
 
+use crate::array::elements;
 use crate::error::{SqlError, SqlState};
 use crate::from::From;
 use crate::names::name;
@@ -299,10 +301,43 @@ pub(crate) enum Access {
         high: Option<Box<Limit>>,
         backward: bool,
     },
+    /// Those that the access finds for each of some values, which stand at this position of its values.
+    Each { access: Box<Access>, at: usize, choice: Choice },
     /// All rows of a source that is no table.
     Computed,
     /// All rows are read once. Those whose columns have these values are found among them.
     Kept { columns: Vec<usize>, values: Vec<Bound> },
+}
+
+/// The values that a condition allows a column.
+#[derive(Clone, Debug)]
+pub(crate) enum Choice {
+    List(Vec<Bound>),
+    /// The elements of an array, as values of a type.
+    Array(Bound, ColumnType),
+}
+
+impl Choice {
+    /// Its values in ascending order, each once. NULL is none of them.
+    fn values(&self, joined: Joined<'_, '_>) -> Result<BTreeSet<Distinct>, Abort> {
+        let all = match self {
+            Choice::List(list) => joined.values(list)?,
+            Choice::Array(array, ty) => match joined.value(array)? {
+                Datum::Text(text) => {
+                    let fail = |error: SqlError| joined.env.fail(error);
+                    let value = |element: &_| Datum::of_text(element, *ty).map_err(|error| fail(error.into()));
+                    elements(&text)
+                        .map_err(fail)?
+                        .iter()
+                        .flatten()
+                        .map(|element| value(element))
+                        .collect::<Result<_, _>>()?
+                }
+                _ => Vec::new(),
+            },
+        };
+        Ok(all.into_iter().filter(|value| !value.is_null()).map(|value| Distinct(vec![value])).collect())
+    }
 }
 
 impl Access {
@@ -310,6 +345,7 @@ impl Access {
     pub(crate) fn implied(&self) -> &[usize] {
         match self {
             Access::Key { implied, .. } => implied,
+            Access::Each { access, .. } => access.implied(),
             _ => &[],
         }
     }
@@ -342,6 +378,7 @@ impl Access {
             parts.iter().map(name).collect::<Vec<_>>().join(", ")
         };
         match self {
+            Access::Each { access, .. } => format!("{}, for each value of a list", access.explain(source)),
             Access::Key { .. } => format!("Lookup in {of} by its primary key ({})", names(&definition.key)),
             Access::All { backward: false } => format!("Scan of {of}"),
             Access::All { backward: true } => format!("Scan of {of}, backward"),
@@ -440,15 +477,22 @@ pub(crate) fn choose(
     (found > 0 || is_bounded).then_some((index, found))
 }
 
+/// A value that is chosen for the one at this position of a key.
+pub(crate) type Chosen<'c> = (usize, &'c Owned);
+
 /// The values of a key; none if a value is NULL, or no value of its column: then no row has it.
 pub(crate) fn key_values(
     values: &[Bound],
     columns: &[ColumnType],
+    chosen: &[Chosen<'_>],
     joined: Joined<'_, '_>,
 ) -> Result<Option<Vec<Value>>, Abort> {
     let mut key = Vec::with_capacity(values.len());
-    for (value, ty) in values.iter().zip(columns) {
-        let value = joined.value(value)?;
+    for (at, (value, ty)) in values.iter().zip(columns).enumerate() {
+        let value = match chosen.iter().find(|(position, _)| *position == at) {
+            Some((_, value)) => value.borrowed(),
+            None => joined.value(value)?,
+        };
         match value.to_value(*ty).filter(|_| !value.is_null()) {
             Some(value) => key.push(value),
             None => return Ok(None),
@@ -530,13 +574,40 @@ pub(crate) fn each<'t>(
     visit: Visit<'_, 't>,
 ) -> Result<(), Abort> {
     let Origin::Table(table) = &source.origin else { return each_computed(env, &source.origin, joined, visit) };
+    each_stored(env, table, access, &[], joined, visit)
+}
+
+/// As [`each`], of a table.
+fn each_stored<'t>(
+    env: Env<'t>,
+    table: &'t DynHandle,
+    access: &Access,
+    chosen: &[Chosen<'_>],
+    joined: Joined<'_, 't>,
+    visit: Visit<'_, 't>,
+) -> Result<(), Abort> {
     let tx = env.run.tx;
     let definition = table.definition();
     let types =
         |parts: &[KeyPart]| parts.iter().map(|part| definition.columns[part.column.index()].ty).collect::<Vec<_>>();
     let mut rows = match access {
+        Access::Each { access, at, choice } => {
+            let mut goes_on = true;
+            for value in choice.values(joined)?.iter().flat_map(|value| &value.0) {
+                let chosen = [chosen, &[(*at, value)]].concat();
+                let mut visit = |row: SourceRow<'t>| {
+                    goes_on = visit(row)?;
+                    Ok(goes_on)
+                };
+                each_stored(env, table, access, &chosen, joined, &mut visit)?;
+                if !goes_on {
+                    break;
+                }
+            }
+            return Ok(());
+        }
         Access::Key { values, .. } => {
-            let key = key_values(values, &types(&definition.key), joined)?;
+            let key = key_values(values, &types(&definition.key), chosen, joined)?;
             let Some(key) = key else { return Ok(()) };
             if let Some(row) = tx.get_dyn(table, &key)? {
                 visit(SourceRow::Stored(row))?;
@@ -546,7 +617,7 @@ pub(crate) fn each<'t>(
         Access::Prefix { index, values, low, high, backward } => {
             let parts = index.map_or(&definition.key, |at| &definition.indexes[at].parts);
             let types = types(parts);
-            let Some(prefix) = key_values(values, &types, joined)? else { return Ok(()) };
+            let Some(prefix) = key_values(values, &types, chosen, joined)? else { return Ok(()) };
             let index = index.map(|at| &*definition.indexes[at].name);
             if low.is_none() && high.is_none() {
                 match (index, backward) {

@@ -1734,6 +1734,9 @@ impl Session {
         }
         match &self.state {
             State::Open(open) if !open.is_implicit => {
+                let open = self.reopen()?;
+                // Begun anew, it would have forgotten them.
+                open.is_new = false;
                 let names: Option<Vec<&str>> = names.as_ref().map(|names| names.iter().map(|own| &**own).collect());
                 let checked = if set.is_deferred { Constraints::Deferred } else { Constraints::Immediate };
                 let done = match &names {

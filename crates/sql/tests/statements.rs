@@ -550,7 +550,20 @@ fn a_plan_says_how_rows_are_found() {
         ),
         (
             "select * from a x left join b on b.a = x.id where x.kind in ('x', 'y')",
-            "Scan of a x|  -> for each row, or none: Scan of b by its primary key (a)",
+            "Scan of a x by index a_kind (kind), for each value of a list|  \
+             -> for each row, or none: Scan of b by its primary key (a)",
+        ),
+        ("select * from a where id in (1, 2)", "Lookup in a by its primary key (id), for each value of a list"),
+        ("select * from a where id in (1, 2.5)", "Scan of a"),
+        (
+            "select * from a, b where b.a = a.n and b.at = any ('{2026-11-30}') and a.id = any (array[1, 2]) \
+             order by 1",
+            "Sort|  Lookup in a by its primary key (id), for each value of a list|    \
+             -> for each row: Lookup in b by its primary key (a, at), for each value of a list",
+        ),
+        (
+            "select * from b left join a on a.n = b.a and a.id in (1, 2)",
+            "Scan of b|  -> for each row, or none: Scan of a, kept by n",
         ),
         (
             "select * from b, a where a.id = b.a and a.kind = 'x'",

@@ -76,7 +76,7 @@ const FUNCTIONS: &[Function] = &[
     strict(&["\0element"], 2, &[TEXT, INT], ColumnType::LongText, |called| {
         let array = called.text(0);
         let first = if array.trim_start().starts_with('{') { 1 } else { 0 };
-        let elements = crate::array::elements(&array).ok_or_else(|| malformed(&array))?;
+        let elements = crate::array::elements(&array)?;
         let at = usize::try_from(called.integer(1) - first).unwrap_or(usize::MAX);
         Ok(elements.into_iter().nth(at).flatten().map_or(Datum::Null, text))
     }),
@@ -126,7 +126,7 @@ const FUNCTIONS: &[Function] = &[
     },
     strict(&["array_to_string"], 2, &[TEXT, TEXT, TEXT], ColumnType::LongText, |called| {
         let array = called.text(0);
-        let elements = crate::array::elements(&array).ok_or_else(|| malformed(&array))?;
+        let elements = crate::array::elements(&array)?;
         let null = called.arguments.get(2).map(|_| called.text(2));
         let null = null.as_deref();
         let shown = elements.iter().filter_map(|one| one.as_deref().or(null));
@@ -147,7 +147,7 @@ const FUNCTIONS: &[Function] = &[
     strict(&["cardinality"], 1, &[TEXT], ColumnType::I32, |called| Ok(Datum::Integer(called.extent()?.1))),
     strict(&["array_position"], 2, &[TEXT, TEXT], ColumnType::I32, |called| {
         let array = called.text(0);
-        let elements = crate::array::elements(&array).ok_or_else(|| malformed(&array))?;
+        let elements = crate::array::elements(&array)?;
         let wanted = called.text(1);
         let at = elements.iter().position(|element| element.as_deref() == Some(&*wanted));
         Ok(at.map_or(Datum::Null, |at| Datum::Integer(at as i128 + called.extent().map_or(1, |(first, _)| first))))
@@ -394,12 +394,6 @@ fn parts(of: &str) -> Vec<String> {
 pub(super) fn text(of: impl Into<String>) -> Owned {
     Datum::Text(of.into().into())
 }
-
-pub(super) fn malformed(array: &str) -> SqlError {
-    let message = format!("malformed array literal: \"{array}\"");
-    SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message)
-}
-
 /// The function of this name, for these arguments.
 ///
 /// # Errors
@@ -546,7 +540,7 @@ impl Called<'_> {
     /// The number of the first element of an array, and how many there are.
     fn extent(&self) -> Result<(i128, i128), SqlError> {
         let array = self.text(0);
-        let length = crate::array::elements(&array).ok_or_else(|| malformed(&array))?.len();
+        let length = crate::array::elements(&array)?.len();
         Ok((i128::from(array.trim_start().starts_with('{')), length as i128))
     }
 
@@ -652,7 +646,7 @@ impl Called<'_> {
     /// A comparison with any or all elements of an array.
     fn quantified(&self, is_all: bool, holds: fn(std::cmp::Ordering) -> bool) -> Result<Owned, SqlError> {
         let array = self.text(1);
-        let elements = crate::array::elements(&array).ok_or_else(|| malformed(&array))?;
+        let elements = crate::array::elements(&array)?;
         let Some(value) = self.arguments.first() else { return Ok(Datum::Null) };
         let ty = match value {
             Datum::Bool(_) => ColumnType::Bool,

@@ -257,7 +257,7 @@ impl Elements {
             return Ok(Vec::new());
         }
         let first = if text.trim_start().starts_with('{') { 1 } else { 0 };
-        let elements = crate::array::elements(text).ok_or_else(|| functions::malformed(text))?;
+        let elements = crate::array::elements(text)?;
         let row = |(at, element): (usize, Option<std::borrow::Cow<'_, str>>)| {
             let value = match (self.wanted, element) {
                 (Wanted::Positions, _) => Datum::Integer(at as i128 + first),
