@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// One change of a table. Columns and indexes are named as they are called before it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Change {
     /// The table gets another name.

@@ -702,7 +702,7 @@ pub(crate) fn name_problem(what: &str, name: &str) -> Option<String> {
 }
 
 /// A key column by name: the result of [`asc`] and [`desc`]. A plain name is ascending.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartName {
     /// The column.
     pub column: Cow<'static, str>,

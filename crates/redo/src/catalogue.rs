@@ -494,6 +494,17 @@ impl Catalogue {
         Err(format!("the rows of table {} are those of a table that is earlier than itself", void.id))
     }
 
+    /// Keeps what tables that stay refer to: if another table got such an id, their rows would become rows of that.
+    fn keep_referenced(&self, obsolete: &mut Vec<TableId>) {
+        let mut before = usize::MAX;
+        while obsolete.len() < before {
+            before = obsolete.len();
+            let left = self.earlier.iter().filter(|earlier| !obsolete.contains(&earlier.table));
+            let referenced: Vec<TableId> = left.map(|earlier| earlier.of).collect();
+            obsolete.retain(|id| !referenced.contains(id));
+        }
+    }
+
     /// Checks that rows of earlier layouts can be read.
     fn check_earlier(&self) -> Result<(), String> {
         for earlier in &self.earlier {

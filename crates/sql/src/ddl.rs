@@ -5,8 +5,8 @@ use std::sync::Arc;
 use seriatim::catalog::evolution::Change;
 use seriatim::catalog::expression::{Expression, Literal, assigned, within};
 use seriatim::catalog::{
-    Checked, ColumnDef, ColumnType, Identity, IdentityKind, IndexDef, OnChange, Organization, PartName, ReferenceDef,
-    SequenceChange, SequenceDef, TableDef, asc, desc,
+    CheckDef, Checked, ColumnDef, ColumnType, Identity, IdentityKind, IndexDef, KeyPart, OnChange, Organization,
+    PartName, ReferenceDef, SequenceChange, SequenceDef, TableDef, asc, desc,
 };
 use seriatim::{DynHandle, Sequence, Value};
 use sqlparser::ast::{
@@ -670,6 +670,24 @@ fn alter_table(alter: &AlterTable, names: Names<'_>, around: &Arc<Around>) -> Re
     Ok(Ddl { steps, tag: ALTER_TABLE, notices })
 }
 
+/// Whether a column is part of a key.
+fn is_part(table: &TableDef, column: &str, parts: &[KeyPart]) -> bool {
+    parts.iter().any(|part| table.columns[part.column.index()].name == column)
+}
+
+/// What is dropped with a column: indexes and foreign keys of which it is a part, and conditions that use it.
+fn parts_with(table: &TableDef, column: &str) -> Vec<Change> {
+    let has = |parts: &[KeyPart]| is_part(table, column, parts);
+    let indexes = table.indexes.iter().filter(|index| has(&index.parts));
+    let references = table.references.iter().filter(|reference| reference.columns.iter().any(|part| part == column));
+    let uses = |check: &&CheckDef| check.parse().is_ok_and(|of| of.columns().contains(&column));
+    references
+        .map(|reference| Change::drop_reference(reference.name.to_string()))
+        .chain(table.checks.iter().filter(uses).map(|check| Change::drop_check(check.name.to_string())))
+        .chain(indexes.map(|index| Change::drop_index(index.name.to_string())))
+        .collect()
+}
+
 const ALTER_TABLE: &str = "ALTER TABLE";
 
 /// A table that changes.
@@ -704,7 +722,7 @@ impl Altering<'_> {
             }
             AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
                 if *drop_behavior == Some(DropBehavior::Cascade) {
-                    let instead = "Drop the indexes of the column first.";
+                    let instead = "Drop the foreign keys that refer to the column first.";
                     return Err(SqlError::unsupported("DROP COLUMN … CASCADE", instead));
                 }
                 return column_names.iter().try_for_each(|ident| self.drop_column(ident, *if_exists));
@@ -804,9 +822,24 @@ impl Altering<'_> {
     fn drop_column(&mut self, ident: &Ident, if_exists: bool) -> Result<(), SqlError> {
         let own = name(ident)?;
         match self.definition().columns.iter().find(|column| column.name == own && !is_row_id(column)) {
+            Some(_) if is_part(self.definition(), &own, &self.definition().key) => {
+                let instead = "A table keeps its primary key.";
+                return Err(SqlError::unsupported("DROP COLUMN of a column of the primary key", instead));
+            }
             Some(column) => {
                 let owned = sequence_of(column).map(Step::DropSequence);
+                let with_it = parts_with(self.definition(), &own);
                 self.sequences.extend(owned);
+                for change in with_it {
+                    // Another column may have taken it along.
+                    if !self
+                        .steps
+                        .iter()
+                        .any(|step| matches!(step, Step::Change { changes, .. } if changes.contains(&change)))
+                    {
+                        self.change(change);
+                    }
+                }
                 self.change(Change::drop_column(own));
             }
             None if if_exists => self.notices.push(format!("column \"{own}\" does not exist, skipping")),

@@ -159,6 +159,7 @@ pub(crate) fn find_in(
     };
     let is_obsolete = |id: TableId| is_old((id.0, 0, 0)) && is_converted(id);
     let void = catalogue.tables.iter().filter(|table| table.is_void && manifest.inherited.is_none());
-    let obsolete = void.map(|table| table.id).filter(|id| is_obsolete(*id)).collect();
+    let mut obsolete: Vec<TableId> = void.map(|table| table.id).filter(|id| is_obsolete(*id)).collect();
+    catalogue.keep_referenced(&mut obsolete);
     Ok(Found { catalogue, obsolete, entries })
 }

@@ -734,3 +734,41 @@ fn a_power_cut_while_rows_are_converted_leaves_each_step_whole() {
         }
     }
 }
+
+/// A table with rows of an earlier layout is truncated before these are converted. The id of what was truncated is not
+/// that of another table while the row of the earlier layout names it.
+#[test]
+fn an_id_is_not_given_out_again_while_an_earlier_layout_refers_to_it() {
+    let table = |name: &'static str, columns: &[&'static str]| {
+        let table = TableDef::builder(name).column(ColumnDef::new("id", ColumnType::U32)).key(["id"]);
+        let add = |table: seriatim::catalog::TableBuilder, name: &&'static str| {
+            table.column(ColumnDef::new(*name, ColumnType::U32))
+        };
+        columns.iter().fold(table, add).finish().expect("it is sound")
+    };
+    for protocol in names() {
+        let disk = FaultyDisk::new(73);
+        let open = || small(protocol, &disk).open().unwrap_or_else(|error| panic!("{protocol}: {error}"));
+        let db = open();
+        let gone = db.declare(table("gone", &["a"])).expect("it is new");
+        let row = |columns: u32| (0..columns).map(Value::from).collect::<Vec<_>>();
+        db.session().transact(|tx| tx.insert_dyn(&gone, &row(2))).expect("a new key");
+        let more = Change::add_column(ColumnDef::new("more", ColumnType::U32).default("1"));
+        db.migration().change("gone", [more]).run().expect("it is new");
+        db.migration().truncate("gone").run().expect("nothing refers to it");
+        db.checkpoint().expect("the disk works");
+        drop((gone, db));
+        let db = open();
+        for (name, columns) in [("wide", &["a", "b", "c"][..]), ("narrow", &[]), ("like", &["a", "more"])] {
+            let new = db.declare(table(name, columns)).expect("it is new");
+            db.session().transact(|tx| tx.insert_dyn(&new, &row(columns.len() as u32 + 1))).expect("a new key");
+        }
+        drop(db);
+        let db = open();
+        for (name, rows) in [("wide", 1), ("narrow", 1), ("like", 1), ("gone", 0)] {
+            let table = db.open_dyn(name).expect("it is there");
+            let count = db.session().transact(|tx| Ok(tx.scan_all_dyn(&table)?.count())).expect("it is read");
+            assert_eq!(count.into_value(), rows, "{protocol}: {name}");
+        }
+    }
+}

@@ -203,7 +203,9 @@ impl CrashRun<'_> {
         let durable = match migrated {
             Ok(()) if is_refused => return Err("a row that refers to nothing got a foreign key".to_owned()),
             Ok(()) => self.db.durable_epoch().map(|epoch| epoch.0),
-            Err(SchemaError::Transact(error)) if is_refused && matches!(*error, TransactError::ForeignKey { .. }) => {
+            Err(SchemaError::Refused { reason, .. })
+                if is_refused && matches!(*reason, seriatim::Refusal::ForeignKey { .. }) =>
+            {
                 return Ok(());
             }
             Err(_) if work.faulted || !self.process.is_alive() => {
