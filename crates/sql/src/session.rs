@@ -614,6 +614,11 @@ impl Session {
         if let Some(tell) = &self.on_statement {
             let limit = self.time_setting("statement_timeout");
             if limit.is_some() || self.is_limited {
+        match &self.state {
+            State::Idle(session) => session.forget_cancellation(),
+            State::Open(open) => open.transaction.forget_cancellation(),
+            State::Between => {}
+        }
                 tell(limit);
             }
             self.is_limited = limit.is_some();

@@ -468,3 +468,32 @@ fn a_lock_of_a_program_excludes_statements() {
     assert_eq!(b.granted(), "55P03 canceling statement due to lock timeout");
     assert_eq!(a.run("commit"), "COMMIT");
 }
+
+#[test]
+fn a_cancellation_between_two_waits_is_not_lost() {
+    for protocol in protocols() {
+        for explicit in [true, false] {
+            let [mut a, mut b, mut c] = clients(protocol);
+            a.run("begin; select n from t where id = 1 for update");
+            c.run("begin; select n from t where id = 2 for update");
+            if explicit {
+                b.run("begin");
+            }
+            b.waits("update t set n = 9 where id in (1, 2)");
+            assert_eq!(a.run("commit"), "COMMIT", "{protocol}");
+            assert!(b.is_granted());
+            b.session.canceller().cancel();
+            let said = b.go_on().map(said);
+            assert_eq!(said.unwrap_or_default().split(' ').next(), Some("57014"), "{protocol}, explicit: {explicit}");
+            b.run("rollback");
+            c.run("rollback");
+            // One that comes before a statement does not concern it.
+            b.session.canceller().cancel();
+            assert_eq!(b.run("update t set n = 7 where id = 1"), "UPDATE 1", "{protocol}, explicit: {explicit}");
+            b.run("begin");
+            b.session.canceller().cancel();
+            assert_eq!(b.run("update t set n = n + 1 where id = 1"), "UPDATE 1", "{protocol}, explicit: {explicit}");
+            assert_eq!(b.run("commit; select n from t where id = 1"), "8", "{protocol}");
+        }
+    }
+}
