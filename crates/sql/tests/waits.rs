@@ -497,3 +497,22 @@ fn a_cancellation_between_two_waits_is_not_lost() {
         }
     }
 }
+
+#[test]
+fn shared_locks_do_not_exclude_each_other_in_a_transaction_or_out_of_one() {
+    for protocol in protocols() {
+        let [mut a, mut b, mut c] = clients(protocol);
+        assert_eq!(a.run("begin; select n from t where id = 1 for share"), "0", "{protocol}");
+        for clause in ["for share", "for share nowait", "for share skip locked"] {
+            let query = format!("select n from t where id = 1 {clause}");
+            assert_eq!(b.run(&query), "0", "{protocol}: {clause}");
+            assert_eq!(b.run(&format!("begin; {query}; rollback")), "ROLLBACK", "{protocol}: {clause}");
+        }
+        assert_eq!(b.run("select n from t where id = 1 for update nowait").split(' ').next(), Some("55P03"));
+        // Nobody passes one that waits.
+        c.waits("select n from t where id = 1 for update");
+        assert_eq!(b.run("select n from t where id = 1 for share nowait").split(' ').next(), Some("55P03"));
+        assert_eq!(a.run("commit"), "COMMIT", "{protocol}");
+        assert_eq!(c.granted(), "0", "{protocol}");
+    }
+}
