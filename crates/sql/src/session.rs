@@ -981,6 +981,9 @@ impl Session {
         if let State::Open(open) = &mut self.state {
             open.has_failed = true;
             // Nothing of it can be kept, so nobody waits for it.
+        if matches!(&self.state, State::Open(open) if open.is_of_statement) {
+            return self.roll_back();
+        }
             if open.savepoints.is_empty() {
                 open.transaction.abandon();
             }

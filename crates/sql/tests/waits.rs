@@ -499,6 +499,25 @@ fn a_cancellation_between_two_waits_is_not_lost() {
 }
 
 #[test]
+fn a_prepared_statement_that_is_refused_after_its_wait_leaves_nothing() {
+    let [mut a, mut b] = clients("auto");
+    for text in ["create role clerk", "grant select, update on t to clerk"] {
+        assert!(text.starts_with(&a.run(text).to_lowercase()), "{text}");
+    }
+    assert_eq!(b.run("set role clerk"), "SET");
+    let mut prepared = b.session.prepare("update t set n = $1 where id = 1", &[]).expect("sound");
+    a.run("begin; select n from t where id = 1 for update");
+    let values = [Datum::Integer(7)];
+    assert!(b.session.poll_execute_prepared(&mut prepared, &values, true).is_pending());
+    assert_eq!((a.run("commit"), a.run("revoke update on t from clerk")), ("COMMIT".into(), "REVOKE".into()));
+    match b.session.poll_execute_prepared(&mut prepared, &values, true) {
+        Poll::Ready(Err(Failure { error, .. })) => assert_eq!(error.state.0, "42501"),
+        other => panic!("it has no right any more: {other:?}"),
+    }
+    assert_eq!((b.session.status(), b.run("select 1")), (Status::Idle, "1".to_owned()));
+}
+
+#[test]
 fn shared_locks_do_not_exclude_each_other_in_a_transaction_or_out_of_one() {
     for protocol in protocols() {
         let [mut a, mut b, mut c] = clients(protocol);
