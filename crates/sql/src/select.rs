@@ -430,6 +430,9 @@ impl Select {
         }
         Ok(rows)
     }
+        // Those before the offset are locked, too.
+        let offset = count(self.offset.as_ref(), env, Limit::Offset)?.unwrap_or(0);
+        rows.drain(..offset.min(rows.len()));
 
     /// Refuses to lock rows of a query that gives none of a table.
     fn check_lockable(&self, clause: &LockClause) -> Result<(), SqlError> {

@@ -518,6 +518,24 @@ fn a_prepared_statement_that_is_refused_after_its_wait_leaves_nothing() {
 }
 
 #[test]
+fn an_offset_counts_rows_that_are_not_skipped() {
+    for protocol in protocols() {
+        let [mut a, mut b] = clients(protocol);
+        a.run("begin; select n from t where id = 1 for update");
+        for (clause, wanted) in [
+            ("order by id limit 1 offset 1", "3"),
+            ("order by n, id limit 1 offset 1", "3"),
+            ("order by id offset 2", "4"),
+            ("order by id offset 7", ""),
+        ] {
+            let skipping = format!("begin; select id from t {clause} for update skip locked");
+            assert_eq!(b.run(&skipping), wanted, "{protocol}: {clause}");
+            assert_eq!(b.run("commit"), "COMMIT", "{protocol}: {clause}");
+        }
+    }
+}
+
+#[test]
 fn shared_locks_do_not_exclude_each_other_in_a_transaction_or_out_of_one() {
     for protocol in protocols() {
         let [mut a, mut b, mut c] = clients(protocol);
