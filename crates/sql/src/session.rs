@@ -303,6 +303,8 @@ struct Planned {
     time: Option<Timestamp>,
     /// Whether it takes numbers of sequences, for which an attempt of a closure cannot wait.
     takes_numbers: bool,
+    /// Whether queries in it lock rows.
+    locks: bool,
     /// Whether it asks for settings, or changes some.
     asks_settings: bool,
     /// Parameters that are arrays, and their types.
@@ -406,11 +408,6 @@ impl Plan {
     /// Whether it is a query that notes which rows it has locked among others.
     fn notes_chosen(&self) -> bool {
         matches!(self, Plan::Select(select) if select.notes_chosen)
-    }
-
-    /// Whether it is a query that locks its rows.
-    fn locks(&self) -> bool {
-        matches!(self, Plan::Select(select) if !select.locking.is_empty())
     }
 
     /// Whether it takes more numbers of sequences than a transaction has at hand.
@@ -1206,6 +1203,7 @@ impl Session {
 
     fn plan(&self, statement: &Statement, parameters: &mut Parameters) -> Result<Planned, SqlError> {
         let own = match &self.state {
+            locked: RefCell::default(),
             State::Open(open) => open.own.clone(),
             _ => None,
         };
@@ -1238,7 +1236,8 @@ impl Session {
         let slots = context.queries.slots();
         let (asks_settings, arrays) = (context.asked_for_settings.get(), context.arrays.take());
         let queries = context.queries.into_all();
-        let (needs, is_permitted) = (self.needs(&plan, statement, &tables), Cell::new(None));
+        let locked = context.locked.take();
+        let (needs, is_permitted) = (self.needs(&plan, statement, &tables, &locked), Cell::new(None));
         Ok(Planned {
             plan,
             queries,
@@ -1253,17 +1252,18 @@ impl Session {
             is_permitted,
         })
     }
+            locks: !locked.is_empty(),
 
-    /// What a plan does with which tables.
-    fn needs(&self, plan: &Plan, statement: &Statement, tables: &[Known]) -> Vec<Need> {
-        let locks = matches!(statement, Statement::Query(query) if !query.locks.is_empty());
-        let reads = if locks { Privileges::SELECT | Privileges::UPDATE } else { Privileges::SELECT };
+    /// What a plan does with which tables, of which queries in it have some locked.
+    fn needs(&self, plan: &Plan, statement: &Statement, tables: &[Known], locked: &[DynHandle]) -> Vec<Need> {
+        let locked: Vec<Object> = locked.iter().map(|table| self.database.object_of(table)).collect();
         let mut changed = plan.changes(statement);
         let need = |Known { table, .. }: &Known| {
             let object = self.database.object_of(table);
             // The table that is changed is read only where it is named again.
             let is_changed = changed.filter(|(target, _)| self.database.object_of(target) == object);
-            let privileges = is_changed.map_or(reads, |(_, privileges)| privileges);
+            let locks = if locked.contains(&object) { Privileges::UPDATE } else { Privileges::NONE };
+            let privileges = is_changed.map_or(Privileges::SELECT | locks, |(_, privileges)| privileges);
             if is_changed.is_some() {
                 changed = None;
             }
@@ -1481,7 +1481,7 @@ impl Session {
     }
 
     fn run_planned(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
-        if !planned.plan.is_read() || planned.plan.locks() {
+        if !planned.plan.is_read() || planned.locks {
             self.check_writable()?;
         }
         if !planned.takes_numbers && matches!(self.state, State::Idle(_)) {
@@ -1515,7 +1515,7 @@ impl Session {
     /// for numbers. It is repeated after a conflict if the client knows of nothing that the transaction has done.
     fn run_open(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
         let (mut chosen, began) = (None, Instant::now());
-        let strength = match planned.plan.is_read() && !planned.plan.locks() {
+        let strength = match planned.plan.is_read() && !planned.locks {
             true => LockStrength::Shared,
             false => LockStrength::Exclusive,
         };

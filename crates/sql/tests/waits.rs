@@ -536,6 +536,34 @@ fn an_offset_counts_rows_that_are_not_skipped() {
 }
 
 #[test]
+fn whoever_locks_rows_in_a_query_inside_may_change_them() {
+    let [mut a] = clients("auto");
+    a.run("create table u (id int primary key); insert into u values (1)");
+    for text in ["create role reader", "grant select on t, u to reader", "grant update on u to reader"] {
+        assert!(text.starts_with(&a.run(text).to_lowercase()), "{text}");
+    }
+    assert_eq!(a.run("set role reader"), "SET");
+    let locks = [
+        "select * from (select id from t for update) as x",
+        "with x as (select id from t for share) select * from x",
+        "select exists (select from t where id = 1 for update)",
+        "select t.id from t join u on t.id = u.id for update",
+        "update u set id = 1 where id in (select id from t for update)",
+    ];
+    for text in locks {
+        assert_eq!(a.run(text), "42501 permission denied for table t", "{text}");
+    }
+    // Of the other table it only reads.
+    assert_eq!(a.run("select t.id from t join u on t.id = u.id for update of u"), "1");
+    assert_eq!(a.run("select id from u where id in (select id from t) for update"), "1");
+    a.run("reset role");
+    for text in locks {
+        assert_eq!(a.run(&format!("begin read only; {text}")).split(' ').next(), Some("25006"), "{text}");
+        a.run("rollback");
+    }
+}
+
+#[test]
 fn shared_locks_do_not_exclude_each_other_in_a_transaction_or_out_of_one() {
     for protocol in protocols() {
         let [mut a, mut b, mut c] = clients(protocol);
