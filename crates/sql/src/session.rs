@@ -1484,31 +1484,38 @@ impl Session {
         if !planned.plan.is_read() || planned.locks {
             self.check_writable()?;
         }
-        if !planned.takes_numbers && matches!(self.state, State::Idle(_)) {
-            self.surround(planned.time);
-            let State::Idle(session) = &mut self.state else { return Err(ended()) };
-            let (around, is_taken) = (&self.around, Cell::new(false));
-            let names = Names { database: &self.database, own: None, transaction: None, used: None };
-            let ran = session.transact(|tx| {
-                // It met a conflict, perhaps with one that holds a row for long.
-                if tx.attempt() > 1 && tx.minds_locks() {
-                    is_taken.set(true);
-                    return Err(tx.unwind());
-                }
-                let (ran, locked) =
-                    within(&Asking { around, tx, own: None }, || planned.run(tx, (names, around), parameters, None));
-                is_taken.set(locked.is_taken);
-                ran
-            });
-            let queues = match &ran {
-                Err(_) if is_taken.get() => true,
-                ran => matches!(ran, Err(TransactError::Conflict { .. })),
-            };
-            if !queues {
-                return ran.map(|done| done.into_value()).map_err(|error| self.without_values(error.into()));
+        let is_alone = !planned.takes_numbers && !matches!(&self.state, State::Open(open) if !open.is_of_statement);
+        if is_alone && let Some(ran) = self.run_closure(planned, parameters, false) {
+            return ran;
+        }
+        match self.run_open(planned, parameters) {
+            // Others change what it reads, again and again. A closure excludes them at last.
+            Err(error) if is_alone && error.state == SqlState::SERIALIZATION_FAILURE => {
+                self.run_closure(planned, parameters, true).unwrap_or(Err(error))
+            }
+            ran => ran,
+        }
+    }
+
+    /// Runs a statement as a closure, which takes no locks of rows. None if a transaction is open, if a row that it wants
+    /// is locked, or after conflicts: unless it `insists`, already after one while rows are locked.
+    fn run_closure(
+        &mut self,
+        planned: &Planned,
+        parameters: &[Datum<'_>],
+        insists: bool,
+    ) -> Option<Result<Answer, SqlError>> {
+        self.surround(planned.time);
+        let State::Idle(session) = &mut self.state else { return None };
+        let (around, is_taken) = (&self.around, Cell::new(false));
+        let names = Names { database: &self.database, own: None, transaction: None, used: None };
+        let ran = session.transact(|tx| {
+            // It met a conflict, perhaps with one that holds a row for long.
+            if !insists && tx.attempt() > 1 && tx.minds_locks() {
+                is_taken.set(true);
+                return Err(tx.unwind());
             }
         }
-        self.run_open(planned, parameters)
     }
 
     /// Runs a statement in the open transaction, or in one of its own. There it locks rows, and can wait for them and

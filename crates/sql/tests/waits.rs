@@ -581,3 +581,34 @@ fn shared_locks_do_not_exclude_each_other_in_a_transaction_or_out_of_one() {
         assert_eq!(c.granted(), "0", "{protocol}");
     }
 }
+
+#[test]
+fn a_long_query_ends_beside_transactions_that_lock_rows() {
+    const ROWS: u32 = 3000;
+    let database = Database::builder().open().expect("there is memory");
+    let mut reader = Client { session: Session::new(database.clone()), text: String::new() };
+    reader.run("create table t (id int primary key, n int)");
+    reader.run(&format!("insert into t select i, 0 from generate_series(1, {ROWS}) as i"));
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let (database, is_over) = (database.clone(), &is_over);
+            scope.spawn(move || {
+                let mut session = Session::new(database);
+                for round in 0.. {
+                    let id = (round * 7 + number * 1000) % ROWS + 1;
+                    let _ = session.execute("begin");
+                    let _ = session.execute(&format!("update t set n = n + 1 where id = {id}"));
+                    let _ = session.execute(&format!("update t set n = n - 1 where id = {id}"));
+                    let _ = session.execute("commit");
+                    if is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        let said: Vec<String> = (0..2).map(|_| reader.run("select sum(n) from t")).collect();
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(said, ["0"; 2]);
+    });
+}
