@@ -565,6 +565,12 @@ impl Session {
         }
     }
 
+    /// Whether the open transaction has begun in the database, and holds a worker: not before its first statement, nor
+    /// while that waits.
+    pub fn has_begun(&self) -> bool {
+        matches!(&self.state, State::Open(open) if open.transaction.is_open())
+    }
+
     /// Runs the statements of a text, one after the other. Blocks the thread while a statement waits for a row.
     ///
     /// # Errors
@@ -608,14 +614,14 @@ impl Session {
     }
 
     fn begin_statement(&mut self) {
-        if let Some(tell) = &self.on_statement {
-            let limit = self.time_setting("statement_timeout");
-            if limit.is_some() || self.is_limited {
         match &self.state {
             State::Idle(session) => session.forget_cancellation(),
             State::Open(open) => open.transaction.forget_cancellation(),
             State::Between => {}
         }
+        if let Some(tell) = &self.on_statement {
+            let limit = self.time_setting("statement_timeout");
+            if limit.is_some() || self.is_limited {
                 tell(limit);
             }
             self.is_limited = limit.is_some();
@@ -975,12 +981,12 @@ impl Session {
 
     /// Marks the open transaction as failed: for errors of a client that no statement has seen.
     pub fn fail(&mut self) {
-        if let State::Open(open) = &mut self.state {
-            open.has_failed = true;
-            // Nothing of it can be kept, so nobody waits for it.
         if matches!(&self.state, State::Open(open) if open.is_of_statement) {
             return self.roll_back();
         }
+        if let State::Open(open) = &mut self.state {
+            open.has_failed = true;
+            // Nothing of it can be kept, so nobody waits for it.
             if open.savepoints.is_empty() {
                 open.transaction.abandon();
             }
@@ -1197,13 +1203,13 @@ impl Session {
             arrays: RefCell::default(),
             around: Arc::clone(&self.around),
             tables: RefCell::default(),
+            locked: RefCell::default(),
             queries,
         }
     }
 
     fn plan(&self, statement: &Statement, parameters: &mut Parameters) -> Result<Planned, SqlError> {
         let own = match &self.state {
-            locked: RefCell::default(),
             State::Open(open) => open.own.clone(),
             _ => None,
         };
@@ -1246,13 +1252,13 @@ impl Session {
             is_of_its_time,
             time,
             takes_numbers,
+            locks: !locked.is_empty(),
             asks_settings,
             arrays,
             needs,
             is_permitted,
         })
     }
-            locks: !locked.is_empty(),
 
     /// What a plan does with which tables, of which queries in it have some locked.
     fn needs(&self, plan: &Plan, statement: &Statement, tables: &[Known], locked: &[DynHandle]) -> Vec<Need> {
@@ -1515,6 +1521,15 @@ impl Session {
                 is_taken.set(true);
                 return Err(tx.unwind());
             }
+            let (ran, locked) =
+                within(&Asking { around, tx, own: None }, || planned.run(tx, (names, around), parameters, None));
+            is_taken.set(locked.is_taken);
+            ran
+        });
+        match ran {
+            Err(_) if is_taken.get() => None,
+            Err(TransactError::Conflict { .. }) => None,
+            ran => Some(ran.map(|done| done.into_value()).map_err(|error| self.without_values(error.into()))),
         }
     }
 
