@@ -535,6 +535,7 @@ fn an_offset_counts_rows_that_are_not_skipped() {
     }
 }
 
+/// Rights and the mode of the transaction are those of all queries in a statement that lock rows.
 #[test]
 fn whoever_locks_rows_in_a_query_inside_may_change_them() {
     let [mut a] = clients("auto");
@@ -582,6 +583,7 @@ fn shared_locks_do_not_exclude_each_other_in_a_transaction_or_out_of_one() {
     }
 }
 
+/// A long query conflicts with each of many short transactions, which have rows locked nearly all the time.
 #[test]
 fn a_long_query_ends_beside_transactions_that_lock_rows() {
     const ROWS: u32 = 3000;
