@@ -181,15 +181,16 @@ impl RowLocks {
         &self.shards[shard_of([row])]
     }
 
-    /// Whether a transaction has the row locked, or waits for it.
-    pub(crate) fn is_locked(&self, table: u64, key: Key<'_>) -> bool {
+    /// Whether a transaction has the row locked, so that another one would wait for this lock, or waits for it itself.
+    pub(crate) fn is_locked(&self, table: u64, key: Key<'_>, strength: LockStrength) -> bool {
         let shard = &self.shards[match key {
             Key::Word8(word) => shard_of([&table.to_be_bytes()[..], &word.to_be_bytes()]),
             Key::Word16(words) => shard_of([&table.to_be_bytes()[..], &words.to_be_bytes()]),
             Key::Bytes(bytes) => shard_of([&table.to_be_bytes()[..], bytes]),
         }];
         // ORDERING: who asks learns of a lock sooner or later; the protocol decides.
-        shard.count.load(Ordering::Relaxed) != 0 && lock(&shard.rows).contains_key(&row_name(table, key))
+        shard.count.load(Ordering::Relaxed) != 0
+            && lock(&shard.rows).get(&row_name(table, key)).is_some_and(|row| row.excludes(strength))
     }
 
     /// Whether no row is locked.
@@ -370,6 +371,12 @@ impl Shard {
 impl Row {
     fn is_held_by(&self, owner: &Arc<Owner>) -> bool {
         self.holders.iter().any(|holder| Arc::ptr_eq(holder, owner))
+    }
+
+    /// Whether somebody who has no lock of it would wait for this one.
+    fn excludes(&self, strength: LockStrength) -> bool {
+        let is_shared = strength == LockStrength::Shared && self.strength == LockStrength::Shared;
+        !is_shared || !self.queue.is_empty()
     }
 
     /// Whether the holders allow another lock.

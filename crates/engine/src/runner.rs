@@ -281,6 +281,20 @@ impl Runner {
         self.tx.open(mode, 1, Origin::Explicit)
     }
 
+    /// As [`Runner::begin`], for one of several attempts: a cancellation since [`Runner::forget_cancellation`] ends it.
+    ///
+    /// # Errors
+    /// Every worker is busy.
+    pub fn resume(&mut self, mode: Mode) -> Result<(), TransactError> {
+        self.admit(mode)?;
+        self.tx.open_again(mode)
+    }
+
+    /// Earlier cancellations do not concern what is begun from now on.
+    pub fn forget_cancellation(&self) {
+        self.tx.forget_cancellation();
+    }
+
     /// Commits the explicit transaction.
     ///
     /// # Errors

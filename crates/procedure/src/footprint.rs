@@ -248,6 +248,8 @@ impl Walk<'_, '_> {
             self.frame.destructure(pattern, &element)?;
             match self.block(body)? {
                 Flow::Next | Flow::Continue => {}
+                // It is not certain that the procedure gets there.
+                Flow::Break | Flow::End if self.jumps => {}
                 Flow::Break => break,
                 Flow::End => {
                     left_by = Flow::End;

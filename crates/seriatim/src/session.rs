@@ -208,6 +208,11 @@ impl Session {
         WithOptions(self)
     }
 
+    /// Earlier cancellations do not concern an [`OwnedTransaction`](crate::OwnedTransaction) that is resumed from now on.
+    pub fn forget_cancellation(&self) {
+        self.runner.forget_cancellation();
+    }
+
     /// Returns the number of this session among those of the database, by which a deadlock names it.
     pub fn number(&self) -> usize {
         self.runner.tx.session_number()

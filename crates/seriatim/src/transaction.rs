@@ -124,7 +124,7 @@ impl<'s> Transaction<'s> {
                 // Where the place of a transaction is where it begins, it would come before those that it waited for.
                 if self.runner.tx.is_untouched() {
                     self.runner.suspend_explicit();
-                    self.runner.begin(Mode::ReadWrite)?;
+                    self.runner.resume(Mode::ReadWrite)?;
                 }
                 Ok(true)
             }
@@ -259,12 +259,17 @@ impl OwnedTransaction {
         self.session.runner.end_explicit();
     }
 
-    /// Begins a transaction that is suspended.
+    /// Begins a transaction that is suspended. A cancellation since [`OwnedTransaction::forget_cancellation`] ends it.
     ///
     /// # Errors
     /// Every worker is busy.
     pub fn resume(&mut self) -> Result<(), TransactError> {
-        if self.is_open() { Ok(()) } else { self.session.runner.begin(Mode::ReadWrite) }
+        if self.is_open() { Ok(()) } else { self.session.runner.resume(Mode::ReadWrite) }
+    }
+
+    /// Earlier cancellations do not concern a suspended transaction that is resumed from now on.
+    pub fn forget_cancellation(&self) {
+        self.session.forget_cancellation();
     }
 
     /// A place in the queue for the row because of which the transaction stopped, if another one has that row locked.

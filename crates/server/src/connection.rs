@@ -316,7 +316,8 @@ async fn converse(
                 let began = session.limits().slow.map(|_| tokio::time::Instant::now());
                 let next = loop {
                     // A statement may wait for the disk.
-                    let permit = shared.running.acquire().await;
+                    let running = if session.has_begun() { &shared.running_begun } else { &shared.running };
+                    let permit = running.acquire().await;
                     let next = tokio::task::block_in_place(|| session.message(&message, before_sync));
                     drop(permit);
                     if next != Next::Again {

@@ -70,12 +70,13 @@ impl Default for Settings {
     }
 }
 
-/// Messages that are acted on at a time: each takes a thread, perhaps until the disk has written.
+/// Messages that are acted on at a time: each takes a thread, perhaps until the disk has written. So many are of
+/// sessions whose transactions have begun, and as many are of others. The others may wait for the former.
 const RUNNING_MAX: usize = 64;
 
 /// The most threads that a runtime needs beside its workers (`max_blocking_threads`). One acts on each message, and as
 /// many have just done so.
-pub const THREADS_MAX: usize = 2 * RUNNING_MAX;
+pub const THREADS_MAX: usize = 4 * RUNNING_MAX;
 
 /// The server's certificate and key, which can be replaced while it runs.
 #[derive(Clone, Debug)]
@@ -105,7 +106,9 @@ struct Shared {
     is_loopback: bool,
     /// A permit for each session.
     sessions: Semaphore,
-    /// A permit for each message that is acted on.
+    /// A permit for each message that is acted on, of sessions whose transactions have begun.
+    running_begun: Semaphore,
+    /// The same, of other sessions.
     running: Semaphore,
     cancels: Cancels,
     /// Connections that have not logged in, by address.
@@ -238,6 +241,7 @@ pub async fn serve(
         settings,
         is_loopback: address.ip().is_loopback(),
         sessions,
+        running_begun: Semaphore::new(RUNNING_MAX),
         running: Semaphore::new(RUNNING_MAX),
         cancels: Cancels::default(),
         waiting: Places::default(),

@@ -215,6 +215,11 @@ impl Session {
         self.sql.status() == Status::Idle
     }
 
+    /// Whether it has a transaction for which others may wait.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.sql.has_begun()
+    }
+
     /// Ends when the statement no longer waits for a row: it has the lock, was cancelled, or has waited for too long.
     pub(crate) fn waited(&self) -> impl Future<Output = ()> + use<> {
         let waiting = self.sql.waiting();

@@ -49,6 +49,8 @@ pub(crate) struct Context {
     pub(crate) around: Arc<Around>,
     /// The tables that it names.
     pub(crate) tables: RefCell<Vec<DynHandle>>,
+    /// Those of which it locks rows in queries.
+    pub(crate) locked: RefCell<Vec<DynHandle>>,
     /// The queries in it.
     pub(crate) queries: Queries,
 }

@@ -9,7 +9,7 @@ use sqlparser::ast::{LockClause, LockType, NonBlock};
 use crate::error::{SqlError, SqlState};
 use crate::from::From;
 use crate::names::object;
-use crate::rows::{Joined, Origin, SourceRow};
+use crate::rows::{Joined, Origin, Source, SourceRow};
 use crate::run::Env;
 use crate::write::key_of;
 
@@ -66,6 +66,17 @@ impl Locking {
             })
         });
         Ok(Locking { strength, taken, source: source.transpose()? })
+    }
+
+    /// The tables whose rows it locks.
+    pub(crate) fn tables(&self, from: &From) -> Vec<DynHandle> {
+        let sources =
+            from.sources.0.iter().enumerate().filter(|(at, _)| self.source.is_none_or(|wanted| wanted == *at));
+        let table = |(_, source): (usize, &Source)| match &source.origin {
+            Origin::Table(table) => Some(table.clone()),
+            _ => None,
+        };
+        sources.filter_map(table).collect()
     }
 
     /// Locks the row with a key. Returns whether it counts: not if it is skipped.

@@ -218,6 +218,8 @@ impl Select {
                 select.locked_key = Point::of(&select.from);
                 select.locking =
                     locks.iter().map(|lock| Locking::bind(lock, &select.from)).collect::<Result<_, _>>()?;
+                let tables = select.locking.iter().flat_map(|locking| locking.tables(&select.from));
+                context.locked.borrow_mut().extend(tables);
             }
             Ok(select)
         };
@@ -428,6 +430,9 @@ impl Select {
                 rows.push(self.output(joined)?.1);
             }
         }
+        // Those before the offset are locked, too.
+        let offset = count(self.offset.as_ref(), env, Limit::Offset)?.unwrap_or(0);
+        rows.drain(..offset.min(rows.len()));
         Ok(rows)
     }
 

@@ -303,6 +303,8 @@ struct Planned {
     time: Option<Timestamp>,
     /// Whether it takes numbers of sequences, for which an attempt of a closure cannot wait.
     takes_numbers: bool,
+    /// Whether queries in it lock rows.
+    locks: bool,
     /// Whether it asks for settings, or changes some.
     asks_settings: bool,
     /// Parameters that are arrays, and their types.
@@ -406,11 +408,6 @@ impl Plan {
     /// Whether it is a query that notes which rows it has locked among others.
     fn notes_chosen(&self) -> bool {
         matches!(self, Plan::Select(select) if select.notes_chosen)
-    }
-
-    /// Whether it is a query that locks its rows.
-    fn locks(&self) -> bool {
-        matches!(self, Plan::Select(select) if !select.locking.is_empty())
     }
 
     /// Whether it takes more numbers of sequences than a transaction has at hand.
@@ -568,6 +565,12 @@ impl Session {
         }
     }
 
+    /// Whether the open transaction has begun in the database, and holds a worker: not before its first statement, nor
+    /// while that waits.
+    pub fn has_begun(&self) -> bool {
+        matches!(&self.state, State::Open(open) if open.transaction.is_open())
+    }
+
     /// Runs the statements of a text, one after the other. Blocks the thread while a statement waits for a row.
     ///
     /// # Errors
@@ -611,6 +614,11 @@ impl Session {
     }
 
     fn begin_statement(&mut self) {
+        match &self.state {
+            State::Idle(session) => session.forget_cancellation(),
+            State::Open(open) => open.transaction.forget_cancellation(),
+            State::Between => {}
+        }
         if let Some(tell) = &self.on_statement {
             let limit = self.time_setting("statement_timeout");
             if limit.is_some() || self.is_limited {
@@ -973,6 +981,9 @@ impl Session {
 
     /// Marks the open transaction as failed: for errors of a client that no statement has seen.
     pub fn fail(&mut self) {
+        if matches!(&self.state, State::Open(open) if open.is_of_statement) {
+            return self.roll_back();
+        }
         if let State::Open(open) = &mut self.state {
             open.has_failed = true;
             // Nothing of it can be kept, so nobody waits for it.
@@ -1192,6 +1203,7 @@ impl Session {
             arrays: RefCell::default(),
             around: Arc::clone(&self.around),
             tables: RefCell::default(),
+            locked: RefCell::default(),
             queries,
         }
     }
@@ -1230,7 +1242,8 @@ impl Session {
         let slots = context.queries.slots();
         let (asks_settings, arrays) = (context.asked_for_settings.get(), context.arrays.take());
         let queries = context.queries.into_all();
-        let (needs, is_permitted) = (self.needs(&plan, statement, &tables), Cell::new(None));
+        let locked = context.locked.take();
+        let (needs, is_permitted) = (self.needs(&plan, statement, &tables, &locked), Cell::new(None));
         Ok(Planned {
             plan,
             queries,
@@ -1239,6 +1252,7 @@ impl Session {
             is_of_its_time,
             time,
             takes_numbers,
+            locks: !locked.is_empty(),
             asks_settings,
             arrays,
             needs,
@@ -1246,16 +1260,16 @@ impl Session {
         })
     }
 
-    /// What a plan does with which tables.
-    fn needs(&self, plan: &Plan, statement: &Statement, tables: &[Known]) -> Vec<Need> {
-        let locks = matches!(statement, Statement::Query(query) if !query.locks.is_empty());
-        let reads = if locks { Privileges::SELECT | Privileges::UPDATE } else { Privileges::SELECT };
+    /// What a plan does with which tables, of which queries in it have some locked.
+    fn needs(&self, plan: &Plan, statement: &Statement, tables: &[Known], locked: &[DynHandle]) -> Vec<Need> {
+        let locked: Vec<Object> = locked.iter().map(|table| self.database.object_of(table)).collect();
         let mut changed = plan.changes(statement);
         let need = |Known { table, .. }: &Known| {
             let object = self.database.object_of(table);
             // The table that is changed is read only where it is named again.
             let is_changed = changed.filter(|(target, _)| self.database.object_of(target) == object);
-            let privileges = is_changed.map_or(reads, |(_, privileges)| privileges);
+            let locks = if locked.contains(&object) { Privileges::UPDATE } else { Privileges::NONE };
+            let privileges = is_changed.map_or(Privileges::SELECT | locks, |(_, privileges)| privileges);
             if is_changed.is_some() {
                 changed = None;
             }
@@ -1473,41 +1487,57 @@ impl Session {
     }
 
     fn run_planned(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
-        if !planned.plan.is_read() || planned.plan.locks() {
+        if !planned.plan.is_read() || planned.locks {
             self.check_writable()?;
         }
-        if !planned.takes_numbers && matches!(self.state, State::Idle(_)) {
-            self.surround(planned.time);
-            let State::Idle(session) = &mut self.state else { return Err(ended()) };
-            let (around, is_taken) = (&self.around, Cell::new(false));
-            let names = Names { database: &self.database, own: None, transaction: None, used: None };
-            let ran = session.transact(|tx| {
-                // It met a conflict, perhaps with one that holds a row for long.
-                if tx.attempt() > 1 && tx.minds_locks() {
-                    is_taken.set(true);
-                    return Err(tx.unwind());
-                }
-                let (ran, locked) =
-                    within(&Asking { around, tx, own: None }, || planned.run(tx, (names, around), parameters, None));
-                is_taken.set(locked.is_taken);
-                ran
-            });
-            let queues = match &ran {
-                Err(_) if is_taken.get() => true,
-                ran => matches!(ran, Err(TransactError::Conflict { .. })),
-            };
-            if !queues {
-                return ran.map(|done| done.into_value()).map_err(|error| self.without_values(error.into()));
-            }
+        let is_alone = !planned.takes_numbers && !matches!(&self.state, State::Open(open) if !open.is_of_statement);
+        if is_alone && let Some(ran) = self.run_closure(planned, parameters, false) {
+            return ran;
         }
-        self.run_open(planned, parameters)
+        match self.run_open(planned, parameters) {
+            // Others change what it reads, again and again. A closure excludes them at last.
+            Err(error) if is_alone && error.state == SqlState::SERIALIZATION_FAILURE => {
+                self.run_closure(planned, parameters, true).unwrap_or(Err(error))
+            }
+            ran => ran,
+        }
+    }
+
+    /// Runs a statement as a closure, which takes no locks of rows. None if a transaction is open, if a row that it wants
+    /// is locked, or after conflicts: unless it `insists`, already after one while rows are locked.
+    fn run_closure(
+        &mut self,
+        planned: &Planned,
+        parameters: &[Datum<'_>],
+        insists: bool,
+    ) -> Option<Result<Answer, SqlError>> {
+        self.surround(planned.time);
+        let State::Idle(session) = &mut self.state else { return None };
+        let (around, is_taken) = (&self.around, Cell::new(false));
+        let names = Names { database: &self.database, own: None, transaction: None, used: None };
+        let ran = session.transact(|tx| {
+            // It met a conflict, perhaps with one that holds a row for long.
+            if !insists && tx.attempt() > 1 && tx.minds_locks() {
+                is_taken.set(true);
+                return Err(tx.unwind());
+            }
+            let (ran, locked) =
+                within(&Asking { around, tx, own: None }, || planned.run(tx, (names, around), parameters, None));
+            is_taken.set(locked.is_taken);
+            ran
+        });
+        match ran {
+            Err(_) if is_taken.get() => None,
+            Err(TransactError::Conflict { .. }) => None,
+            ran => Some(ran.map(|done| done.into_value()).map_err(|error| self.without_values(error.into()))),
+        }
     }
 
     /// Runs a statement in the open transaction, or in one of its own. There it locks rows, and can wait for them and
     /// for numbers. It is repeated after a conflict if the client knows of nothing that the transaction has done.
     fn run_open(&mut self, planned: &Planned, parameters: &[Datum<'_>]) -> Result<Answer, SqlError> {
         let (mut chosen, began) = (None, Instant::now());
-        let strength = match planned.plan.is_read() && !planned.plan.locks() {
+        let strength = match planned.plan.is_read() && !planned.locks {
             true => LockStrength::Shared,
             false => LockStrength::Exclusive,
         };

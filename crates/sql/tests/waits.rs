@@ -468,3 +468,149 @@ fn a_lock_of_a_program_excludes_statements() {
     assert_eq!(b.granted(), "55P03 canceling statement due to lock timeout");
     assert_eq!(a.run("commit"), "COMMIT");
 }
+
+#[test]
+fn a_cancellation_between_two_waits_is_not_lost() {
+    for protocol in protocols() {
+        for explicit in [true, false] {
+            let [mut a, mut b, mut c] = clients(protocol);
+            a.run("begin; select n from t where id = 1 for update");
+            c.run("begin; select n from t where id = 2 for update");
+            if explicit {
+                b.run("begin");
+            }
+            b.waits("update t set n = 9 where id in (1, 2)");
+            assert_eq!(a.run("commit"), "COMMIT", "{protocol}");
+            assert!(b.is_granted());
+            b.session.canceller().cancel();
+            let said = b.go_on().map(said);
+            assert_eq!(said.unwrap_or_default().split(' ').next(), Some("57014"), "{protocol}, explicit: {explicit}");
+            b.run("rollback");
+            c.run("rollback");
+            // One that comes before a statement does not concern it.
+            b.session.canceller().cancel();
+            assert_eq!(b.run("update t set n = 7 where id = 1"), "UPDATE 1", "{protocol}, explicit: {explicit}");
+            b.run("begin");
+            b.session.canceller().cancel();
+            assert_eq!(b.run("update t set n = n + 1 where id = 1"), "UPDATE 1", "{protocol}, explicit: {explicit}");
+            assert_eq!(b.run("commit; select n from t where id = 1"), "8", "{protocol}");
+        }
+    }
+}
+
+#[test]
+fn a_prepared_statement_that_is_refused_after_its_wait_leaves_nothing() {
+    let [mut a, mut b] = clients("auto");
+    for text in ["create role clerk", "grant select, update on t to clerk"] {
+        assert!(text.starts_with(&a.run(text).to_lowercase()), "{text}");
+    }
+    assert_eq!(b.run("set role clerk"), "SET");
+    let mut prepared = b.session.prepare("update t set n = $1 where id = 1", &[]).expect("sound");
+    a.run("begin; select n from t where id = 1 for update");
+    let values = [Datum::Integer(7)];
+    assert!(b.session.poll_execute_prepared(&mut prepared, &values, true).is_pending());
+    assert_eq!((a.run("commit"), a.run("revoke update on t from clerk")), ("COMMIT".into(), "REVOKE".into()));
+    match b.session.poll_execute_prepared(&mut prepared, &values, true) {
+        Poll::Ready(Err(Failure { error, .. })) => assert_eq!(error.state.0, "42501"),
+        other => panic!("it has no right any more: {other:?}"),
+    }
+    assert_eq!((b.session.status(), b.run("select 1")), (Status::Idle, "1".to_owned()));
+}
+
+#[test]
+fn an_offset_counts_rows_that_are_not_skipped() {
+    for protocol in protocols() {
+        let [mut a, mut b] = clients(protocol);
+        a.run("begin; select n from t where id = 1 for update");
+        for (clause, wanted) in [
+            ("order by id limit 1 offset 1", "3"),
+            ("order by n, id limit 1 offset 1", "3"),
+            ("order by id offset 2", "4"),
+            ("order by id offset 7", ""),
+        ] {
+            let skipping = format!("begin; select id from t {clause} for update skip locked");
+            assert_eq!(b.run(&skipping), wanted, "{protocol}: {clause}");
+            assert_eq!(b.run("commit"), "COMMIT", "{protocol}: {clause}");
+        }
+    }
+}
+
+/// Rights and the mode of the transaction are those of all queries in a statement that lock rows.
+#[test]
+fn whoever_locks_rows_in_a_query_inside_may_change_them() {
+    let [mut a] = clients("auto");
+    a.run("create table u (id int primary key); insert into u values (1)");
+    for text in ["create role reader", "grant select on t, u to reader", "grant update on u to reader"] {
+        assert!(text.starts_with(&a.run(text).to_lowercase()), "{text}");
+    }
+    assert_eq!(a.run("set role reader"), "SET");
+    let locks = [
+        "select * from (select id from t for update) as x",
+        "with x as (select id from t for share) select * from x",
+        "select exists (select from t where id = 1 for update)",
+        "select t.id from t join u on t.id = u.id for update",
+        "update u set id = 1 where id in (select id from t for update)",
+    ];
+    for text in locks {
+        assert_eq!(a.run(text), "42501 permission denied for table t", "{text}");
+    }
+    // Of the other table it only reads.
+    assert_eq!(a.run("select t.id from t join u on t.id = u.id for update of u"), "1");
+    assert_eq!(a.run("select id from u where id in (select id from t) for update"), "1");
+    a.run("reset role");
+    for text in locks {
+        assert_eq!(a.run(&format!("begin read only; {text}")).split(' ').next(), Some("25006"), "{text}");
+        a.run("rollback");
+    }
+}
+
+#[test]
+fn shared_locks_do_not_exclude_each_other_in_a_transaction_or_out_of_one() {
+    for protocol in protocols() {
+        let [mut a, mut b, mut c] = clients(protocol);
+        assert_eq!(a.run("begin; select n from t where id = 1 for share"), "0", "{protocol}");
+        for clause in ["for share", "for share nowait", "for share skip locked"] {
+            let query = format!("select n from t where id = 1 {clause}");
+            assert_eq!(b.run(&query), "0", "{protocol}: {clause}");
+            assert_eq!(b.run(&format!("begin; {query}; rollback")), "ROLLBACK", "{protocol}: {clause}");
+        }
+        assert_eq!(b.run("select n from t where id = 1 for update nowait").split(' ').next(), Some("55P03"));
+        // Nobody passes one that waits.
+        c.waits("select n from t where id = 1 for update");
+        assert_eq!(b.run("select n from t where id = 1 for share nowait").split(' ').next(), Some("55P03"));
+        assert_eq!(a.run("commit"), "COMMIT", "{protocol}");
+        assert_eq!(c.granted(), "0", "{protocol}");
+    }
+}
+
+/// A long query conflicts with each of many short transactions, which have rows locked nearly all the time.
+#[test]
+fn a_long_query_ends_beside_transactions_that_lock_rows() {
+    const ROWS: u32 = 3000;
+    let database = Database::builder().open().expect("there is memory");
+    let mut reader = Client { session: Session::new(database.clone()), text: String::new() };
+    reader.run("create table t (id int primary key, n int)");
+    reader.run(&format!("insert into t select i, 0 from generate_series(1, {ROWS}) as i"));
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let (database, is_over) = (database.clone(), &is_over);
+            scope.spawn(move || {
+                let mut session = Session::new(database);
+                for round in 0.. {
+                    let id = (round * 7 + number * 1000) % ROWS + 1;
+                    let _ = session.execute("begin");
+                    let _ = session.execute(&format!("update t set n = n + 1 where id = {id}"));
+                    let _ = session.execute(&format!("update t set n = n - 1 where id = {id}"));
+                    let _ = session.execute("commit");
+                    if is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        let said: Vec<String> = (0..2).map(|_| reader.run("select sum(n) from t")).collect();
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(said, ["0"; 2]);
+    });
+}

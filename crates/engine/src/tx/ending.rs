@@ -371,6 +371,13 @@ impl TxCore {
         self.deadline.canceller()
     }
 
+    /// An attempt that is not open ignores earlier cancellations.
+    pub(crate) fn forget_cancellation(&self) {
+        if !self.is_open() {
+            self.deadline.set(u64::MAX, true);
+        }
+    }
+
     /// The next transaction ignores earlier cancellations.
     pub fn end_call(&self) {
         self.in_call.set(false);

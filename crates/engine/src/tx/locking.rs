@@ -37,7 +37,7 @@ impl TxCore {
         }
         let locks = &self.inner.row_locks;
         if !self.explicit.get() {
-            return Ok(if locks.is_locked(set.position, key) { RowLock::Taken } else { RowLock::Held });
+            return Ok(if locks.is_locked(set.position, key, strength) { RowLock::Taken } else { RowLock::Held });
         }
         let row = row_name(set.position, key);
         let owner = self.lock_owner();
@@ -66,13 +66,13 @@ impl TxCore {
     /// Under a protocol with locks of its own it cannot be read meanwhile.
     pub fn wait_for_conflict(&self, strength: LockStrength) -> Option<RowWait> {
         let cause = self.stopped.get()?;
-        let call = self.call().ok()?;
+        // Within it nobody ends the transaction, whose locks would be released before it has this one.
+        let _call = self.call().ok()?;
         let info = self.conflict_info(cause)?;
         let (id, key) = (info.table?, info.key.clone()?);
         let set = self.inner.sets().into_iter().find(|set| set.primary.id == id)?;
-        drop(call);
         let (key, locks) = (key.as_key(), &self.inner.row_locks);
-        if !self.explicit.get() || !locks.is_locked(set.position, key) {
+        if !self.explicit.get() || !locks.is_locked(set.position, key, strength) {
             return None;
         }
         let says = || self.row_in_words(&set, key);

@@ -36,6 +36,17 @@ impl TxCore {
         self.open_or_wait(mode, attempt, origin, true)
     }
 
+    /// As [`TxCore::open`], for an explicit transaction that a cancellation has perhaps ended already.
+    ///
+    /// # Errors
+    /// As [`TxCore::open`].
+    pub(crate) fn open_again(&mut self, mode: Mode) -> Result<(), TransactError> {
+        let before = self.in_call.replace(true);
+        let opened = self.open(mode, 1, Origin::Explicit);
+        self.in_call.set(before);
+        opened
+    }
+
     /// As [`TxCore::open`]. Without `wait` it returns an error at once if no worker is free, and the attempt
     /// does not wait for held transactions.
     #[inline(always)]

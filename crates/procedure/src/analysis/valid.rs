@@ -1,6 +1,8 @@
 //! Whether a representation that was made at run time is one: ids are dense and in order, and name what is there.
 //! Everything else here relies on that.
 
+use std::collections::BTreeSet;
+
 use super::refusal::{Collector, Refusals};
 use crate::evaluate::DEPTH_MAX;
 use crate::ir::{
@@ -22,6 +24,8 @@ pub fn validate(procedure: &Procedure) -> Result<(), Refusals> {
             format!("{} parameters of {} variables", procedure.parameters, procedure.variables.len()),
         );
     }
+    let parameters = (0..procedure.parameters).map(|at| VariableId(at as u16));
+    check.names("parameters", parameters.collect(), &procedure.span);
     check.block(&procedure.body, 0, &procedure.span);
     if (check.steps, check.operations) != (procedure.steps, procedure.operations) {
         let problem = format!("it has {} steps and {} operations", check.steps, check.operations);
@@ -78,8 +82,10 @@ impl Check<'_> {
         }
         visit::defined(step).into_iter().for_each(|variable| self.variable(variable, &step.span));
         match &step.kind {
-            StepKind::Let { pattern, .. } | StepKind::LetElse { pattern, .. } | StepKind::For { pattern, .. } => {
+            StepKind::Let { pattern, .. } | StepKind::LetElse { pattern, .. } => self.pattern(pattern, &step.span, 0),
+            StepKind::For { pattern, .. } => {
                 self.pattern(pattern, &step.span, 0);
+                self.names("variables of a loop", visit::bound(pattern), &step.span);
             }
             StepKind::Operation { bind: Some(pattern), .. } => self.pattern(pattern, &step.span, 0),
             StepKind::Match { arms, .. } => arms.iter().for_each(|arm| self.pattern(&arm.pattern, &step.span, 0)),
@@ -110,6 +116,16 @@ impl Check<'_> {
     fn variable(&mut self, variable: VariableId, span: &Span) {
         if variable.index() >= self.procedure.variables.len() {
             self.refuse(span, format!("it has no variable {}", variable.0));
+        }
+    }
+
+    /// Symbols tell these variables apart by their names.
+    fn names(&mut self, what: &str, variables: Vec<VariableId>, span: &Span) {
+        let mut known = BTreeSet::new();
+        for name in variables.iter().filter_map(|id| self.procedure.variables.get(id.index())).map(|of| &*of.name) {
+            if !known.insert(name) {
+                self.refuse(span, format!("two {what} have the name `{name}`"));
+            }
         }
     }
 

@@ -6,6 +6,7 @@ mod support;
 
 mod arithmetic;
 mod build;
+mod footprints;
 mod meaning;
 mod programs;
 mod robust;

@@ -406,3 +406,18 @@ proptest! {
         }
     }
 }
+
+/// Plans tell values apart by these names.
+#[test]
+fn parameters_and_the_variables_of_a_loop_have_different_names() {
+    let of = |names: [&str; 4]| {
+        let pattern = Pattern::Tuple(vec![bind(2), bind(3)]);
+        let steps = vec![for_(pattern, var(0), vec![]), return_(int(1))];
+        let refused = analysis::validate(&procedure("p", 2, &names, &[], steps));
+        refused.map_err(|refusals| refusals.to_string())
+    };
+    let at = "test.rs:1:1: procedure `p`: ";
+    assert_eq!(of(["a", "b", "a", "b"]), Ok(()));
+    assert_eq!(of(["a", "a", "c", "d"]), Err(format!("{at}two parameters have the name `a`")));
+    assert_eq!(of(["a", "b", "", ""]), Err(format!("{at}two variables of a loop have the name ``")));
+}

@@ -409,6 +409,9 @@ fn what_is_no_procedure_is_refused_with_its_place() {
     assert_eq!(refused(valued("p", 0, unknown), Vec::new()), "a test:1:1: procedure `p`: it has no variable 7");
     let text = refused(valued("p", 2, literal()), scalars(&[ColumnType::U8]));
     assert_eq!(text, "a test:1:1: procedure `p`: it has 2 parameters and the types of 1");
+    let mut twice = valued("p", 2, literal());
+    twice.variables[1].name = "p0".into();
+    assert!(refused(twice, scalars(&[ColumnType::U8; 2])).contains("two parameters have the name `p0`"));
     let mut numbered = valued("p", 0, literal());
     numbered.body.0[0].id = ir::StepId(3);
     assert!(refused(numbered, Vec::new()).contains("step 0 is counted as 3"));

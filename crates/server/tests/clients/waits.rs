@@ -200,3 +200,24 @@ fn clients_of_pgbench_on_one_branch_do_not_fail() {
     let sums = "select (select sum(bbalance) from pgbench_branches) = (select sum(delta) from pgbench_history)";
     assert_eq!(server.psql(sums), "t\n");
 }
+
+/// A message that ends a wait needs no thread of those who wait.
+#[test]
+fn those_who_wait_for_a_change_of_tables_do_not_keep_its_commit_out() {
+    const CLIENTS: usize = 80;
+    let settings = Settings { connections_max: CLIENTS + 1, ..Settings::default() };
+    let server = Server::start_at("127.0.0.1:0", Database::in_memory().expect("there is memory"), settings);
+    let port = server.address.port();
+    let mut holder = Raw::connect(port);
+    assert_eq!(holder.run("begin; create table held (id int primary key)"), ["BEGIN", "CREATE TABLE"]);
+    let mut clients: Vec<Raw> = (0..CLIENTS).map(|_| Raw::connect(port)).collect();
+    for (at, client) in clients.iter_mut().enumerate() {
+        client.ask(&format!("create table own_{at} (id int primary key)"));
+    }
+    for _ in 0..20 {
+        assert_eq!(holder.run("select 1"), ["1", "SELECT 1"]);
+    }
+    assert_eq!(holder.run("commit"), ["COMMIT"]);
+    let failed = clients.iter_mut().map(Raw::answered).filter(|said| *said != ["CREATE TABLE"]).count();
+    assert_eq!(failed, 0, "of {CLIENTS}");
+}
