@@ -208,7 +208,8 @@ impl Session {
         WithOptions(self)
     }
 
-    /// Earlier cancellations do not concern an [`OwnedTransaction`](crate::OwnedTransaction) that is resumed from now on.
+    /// Earlier cancellations do not concern an [`OwnedTransaction`](crate::OwnedTransaction) that is resumed from now
+    /// on.
     pub fn forget_cancellation(&self) {
         self.runner.forget_cancellation();
     }

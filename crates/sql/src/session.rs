@@ -1503,8 +1503,8 @@ impl Session {
         }
     }
 
-    /// Runs a statement as a closure, which takes no locks of rows. None if a transaction is open, if a row that it wants
-    /// is locked, or after conflicts: unless it `insists`, already after one while rows are locked.
+    /// Runs a statement as a closure, which takes no locks of rows. None if a transaction is open, if a row that it
+    /// wants is locked, or after conflicts. While rows are locked, one conflict is enough unless it `insists`.
     fn run_closure(
         &mut self,
         planned: &Planned,
