@@ -819,6 +819,25 @@ impl Altering<'_> {
         constraints.into_iter().try_for_each(|constraint| self.add_constraint(constraint))
     }
 
+    /// Refuses to drop a column to which a foreign key refers.
+    fn check_unreferenced(&self, column: &str) -> Result<(), SqlError> {
+        let table = &self.table;
+        let refers =
+            |reference: &&ReferenceDef| reference.table == *table && reference.referenced.iter().any(|of| of == column);
+        for other in self.names.tables() {
+            let by = other.definition();
+            if let Some(reference) = by.references.iter().find(refers) {
+                let message =
+                    format!("cannot drop column {column} of table {table} because other objects depend on it");
+                let (own, by) = (&reference.name, &by.name);
+                return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
+                    .detail(format!("constraint {own} on table {by} depends on column {column} of table {table}"))
+                    .hint("Drop the constraint first."));
+            }
+        }
+        Ok(())
+    }
+
     fn drop_column(&mut self, ident: &Ident, if_exists: bool) -> Result<(), SqlError> {
         let own = name(ident)?;
         match self.definition().columns.iter().find(|column| column.name == own && !is_row_id(column)) {
@@ -827,6 +846,7 @@ impl Altering<'_> {
                 return Err(SqlError::unsupported("DROP COLUMN of a column of the primary key", instead));
             }
             Some(column) => {
+                self.check_unreferenced(&own)?;
                 let owned = sequence_of(column).map(Step::DropSequence);
                 let with_it = parts_with(self.definition(), &own);
                 self.sequences.extend(owned);

@@ -421,7 +421,7 @@ fn whoever_waits_first_and_whoever_has_done_nothing_holds_no_worker() {
 fn threads_that_update_hot_rows_lose_nothing() {
     const THREADS: u32 = 4;
     const EACH: u32 = 60;
-    for protocol in protocols() {
+    for (protocol, has_lone) in protocols().flat_map(|protocol| [(protocol, true), (protocol, false)]) {
         let [mut first] = clients(protocol);
         let database = Database::builder().protocol(protocol).open().expect("there is memory");
         let mut loader = Client { session: Session::new(database.clone()), text: String::new() };
@@ -434,7 +434,7 @@ fn threads_that_update_hot_rows_lose_nothing() {
                     let id = (number + round) % 2 + 1;
                     let update = format!("update t set n = n + 1 where id = {id}");
                     let text = match (number + round) % 3 {
-                        0 => update,
+                        0 if has_lone => update,
                         1 => format!("begin; {update}; commit"),
                         _ => format!("begin; select n from t where id = {id} for update; {update}; commit"),
                     };
@@ -450,8 +450,9 @@ fn threads_that_update_hot_rows_lose_nothing() {
         });
         assert_eq!(loader.run("select sum(n) from t"), (THREADS * EACH - failed).to_string(), "{protocol}");
         assert_eq!(first.run("select sum(n) from t"), "0");
-        // Every update holds the lock of its row, and an optimistic protocol has nothing else to refuse.
-        if database.protocol().name == "dbx" {
+        // Every update holds the lock of its row, and an optimistic protocol has nothing else to refuse. A lone
+        // statement that had looked before the row was locked is a conflict.
+        if database.protocol().name == "dbx" && !has_lone {
             assert_eq!(failed, 0, "{protocol}");
         }
     }
