@@ -827,12 +827,10 @@ impl Altering<'_> {
         for other in self.names.tables() {
             let by = other.definition();
             if let Some(reference) = by.references.iter().find(refers) {
-                let message =
-                    format!("cannot drop column {column} of table {table} because other objects depend on it");
-                let (own, by) = (&reference.name, &by.name);
-                return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
-                    .detail(format!("constraint {own} on table {by} depends on column {column} of table {table}"))
-                    .hint("Drop the constraint first."));
+                let (own, by, what) = (&reference.name, &by.name, format!("column {column} of table {table}"));
+                return Err(
+                    depended(&what, &format!("constraint {own} on table {by}")).hint("Drop the constraint first.")
+                );
             }
         }
         Ok(())
@@ -848,18 +846,14 @@ impl Altering<'_> {
             Some(column) => {
                 self.check_unreferenced(&own)?;
                 let owned = sequence_of(column).map(Step::DropSequence);
-                let with_it = parts_with(self.definition(), &own);
+                // Another column may have taken some along.
+                let is_new = |change: &Change| {
+                    let has = |step: &Step| matches!(step, Step::Change { changes, .. } if changes.contains(change));
+                    !self.steps.iter().any(has)
+                };
+                let with_it: Vec<Change> = parts_with(self.definition(), &own).into_iter().filter(is_new).collect();
                 self.sequences.extend(owned);
-                for change in with_it {
-                    // Another column may have taken it along.
-                    if !self
-                        .steps
-                        .iter()
-                        .any(|step| matches!(step, Step::Change { changes, .. } if changes.contains(&change)))
-                    {
-                        self.change(change);
-                    }
-                }
+                with_it.into_iter().for_each(|change| self.change(change));
                 self.change(Change::drop_column(own));
             }
             None if if_exists => self.notices.push(format!("column \"{own}\" does not exist, skipping")),
@@ -1132,14 +1126,12 @@ fn drop_table(table: &DynHandle, dropped: &[String], cascade: bool, names: Names
     Ok(steps)
 }
 
-fn depended(sequence: &str, column: &str, table: &str, cascade: bool) -> Result<(), SqlError> {
-    if cascade {
-        return Ok(());
-    }
-    let message = format!("cannot drop sequence {sequence} because other objects depend on it");
-    Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
-        .detail(format!("default value for column {column} of table {table} depends on sequence {sequence}"))
-        .hint("Use DROP ... CASCADE to drop the dependent objects too."))
+/// The error where something is not dropped, since something else depends on it.
+fn depended(what: &str, by: &str) -> SqlError {
+    let message = format!("cannot drop {what} because other objects depend on it");
+    SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
+        .detail(format!("{by} depends on {what}"))
+        .hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }
 
 /// The columns whose default takes numbers of a sequence, by their tables.
@@ -1176,7 +1168,10 @@ fn without_defaults(
             continue;
         }
         let columns: Vec<&str> = at.iter().map(|at| &*definition.columns[*at].name).collect();
-        depended(&sequence.definition().name, columns[0], &definition.name, cascade)?;
+        if !cascade {
+            let by = format!("default value for column {} of table {}", columns[0], definition.name);
+            return Err(depended(&format!("sequence {}", sequence.definition().name), &by));
+        }
         let changes = columns.into_iter().map(|column| Change::set_default(column.to_owned(), None)).collect();
         steps.push(Step::Change { table: definition.name.to_string(), changes });
     }
@@ -1314,10 +1309,7 @@ fn without_references(table: &str, dropped: &[String], cascade: bool, names: Nam
         let references = handle.definition().references.iter().filter(|reference| reference.table == table);
         let references: Vec<String> = references.map(|reference| reference.name.to_string()).collect();
         if let (Some(reference), false) = (references.first(), cascade) {
-            let message = format!("cannot drop table {table} because other objects depend on it");
-            return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
-                .detail(format!("constraint {reference} on table {other} depends on table {table}"))
-                .hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            return Err(depended(&format!("table {table}"), &format!("constraint {reference} on table {other}")));
         }
         if !references.is_empty() {
             steps.push(Step::Change {

@@ -588,20 +588,12 @@ impl Search<'_> {
             choices.extend(self.choice(condition, parameters)?);
             let Expression::Binary(operator, a, b) = condition else { continue };
             for (operator, column, value) in [(Some(*operator), a, b), (turned(*operator), b, a)] {
-                let (Some(operator), Expression::Column { table: Some(of), column }) = (operator, &**column) else {
-                    continue;
-                };
-                if turned(operator).is_none() {
-                    continue;
-                }
-                let is_column = |known: &SourceColumn| *of == *known.table && known.name == **column;
-                let Some(column) = source.columns.iter().position(is_column) else { continue };
+                let Some(operator) = operator.filter(|operator| turned(*operator).is_some()) else { continue };
+                let Some(column) = self.column(column) else { continue };
                 let bound = context.bind(value, sources, parameters)?;
                 let is_earlier = bound.columns().iter().all(|&column| places[column].0 < self.level);
                 let stored = source.columns[column].stored;
-                // An untyped value is read as one of the column.
-                let is_untyped = matches!(**value, Expression::Literal(Literal::Text(_) | Literal::Null));
-                let value = match bound.column_type().filter(|_| !is_untyped) {
+                let value = match given_type(value, &bound) {
                     Some(ty) if is_findable(stored, Some(ty)) => (**value).clone(),
                     Some(_) => continue,
                     None => (**value).clone().cast(of_expressions(stored)),
@@ -696,6 +688,13 @@ impl Search<'_> {
         Ok(for_each(Access::Prefix { index, values, low, high, backward: false }))
     }
 
+    /// The position in the source of the column that an expression is.
+    fn column(&self, of: &Expression) -> Option<usize> {
+        let Expression::Column { table: Some(table), column } = of else { return None };
+        let is_it = |known: &SourceColumn| **table == *known.table && known.name == **column;
+        self.sources.0[self.source].columns.iter().position(is_it)
+    }
+
     /// The column for which a condition gives values, and these: `column IN (…)` or `column = ANY (…)`.
     fn choice(&self, condition: &Expression, parameters: &mut Parameters) -> Result<Option<(usize, Choice)>, SqlError> {
         let (of, list) = match condition {
@@ -706,26 +705,24 @@ impl Search<'_> {
             _ => return Ok(None),
         };
         let Search { sources, places, context, .. } = *self;
-        let Expression::Column { table: Some(table), column } = of else { return Ok(None) };
-        let source = &sources.0[self.source];
-        let is_column = |known: &SourceColumn| **table == *known.table && known.name == **column;
-        let Some(column) = source.columns.iter().position(is_column) else { return Ok(None) };
-        let stored = source.columns[column].stored;
+        let Some(column) = self.column(of) else { return Ok(None) };
+        let stored = sources.0[self.source].columns[column].stored;
         if !is_exact(stored) {
             return Ok(None);
         }
+        let is_earlier = |bound: &Bound| bound.columns().iter().all(|&column| places[column].0 < self.level);
         let ty = of_expressions(stored);
+        if let Expression::Call { .. } = condition {
+            let array = context.bind(&list[0], sources, parameters)?;
+            return Ok(is_earlier(&array).then_some((column, Choice::Array(array, ty))));
+        }
         let (mut values, mut has_untyped, mut all_of_type) = (Vec::new(), false, true);
         for value in list {
             let bound = context.bind(value, sources, parameters)?;
-            if !bound.columns().iter().all(|&column| places[column].0 < self.level) {
+            if !is_earlier(&bound) {
                 return Ok(None);
             }
-            if !matches!(condition, Expression::In { .. }) {
-                return Ok(Some((column, Choice::Array(bound, ty))));
-            }
-            let is_untyped = matches!(value, Expression::Literal(Literal::Text(_) | Literal::Null));
-            values.push(match bound.column_type().filter(|_| !is_untyped) {
+            values.push(match given_type(value, &bound) {
                 Some(given) if is_findable(stored, Some(given)) => {
                     all_of_type &= given == ty;
                     bound
@@ -740,6 +737,12 @@ impl Search<'_> {
         // Untyped values beside those of another type are of that one.
         Ok((all_of_type || !has_untyped).then_some((column, Choice::List(values))))
     }
+}
+
+/// The type of a value that is compared with a column. An untyped one, which has none, is read as one of the column.
+fn given_type(value: &Expression, bound: &Bound) -> Option<ColumnType> {
+    let is_untyped = matches!(value, Expression::Literal(Literal::Text(_) | Literal::Null));
+    bound.column_type().filter(|_| !is_untyped)
 }
 
 /// Whether a value that equals a column's is found by comparing both as they are.
